@@ -327,6 +327,14 @@ impl Attempt<'_> {
         let too_large = || BindReason::TooLarge { name: self.own.name.to_owned() };
         let offer = self.own.to_bytes().filter(|offer| offer.len() <= OFFER_BYTES_MAX);
         let offer = offer.ok_or_else(too_large)?;
+        let (service, node) = match self.service.rsplit_once('@') {
+            Some((service, asked)) => {
+                let node = asked.parse().ok().and_then(NodeId::new);
+                let none = || BindReason::MonitorNumber { asked: asked.to_owned() };
+                (service, Some(node.ok_or_else(none)?))
+            }
+            None => (self.service, None),
+        };
         let domain = self.bind.monitor.domain_or(self.domain);
         let attached = || {
             let monitor = self.bind.monitor.find(domain).ok_or(BindReason::NoMonitor)?;
@@ -334,10 +342,6 @@ impl Attempt<'_> {
         };
         // The monitor may have died, and there may be another one.
         let hub = attached().or_else(|_| attached())?;
-        let (service, node) = match self.service.rsplit_once('@') {
-            Some((service, node)) => (service, node.parse().ok().and_then(NodeId::new)),
-            None => (self.service, None),
-        };
         let opened = hub.open(service, node, offer, self.until)?;
         let Origin { uid, gid, pid } = opened.origin;
         let acceptance = Acceptance::of_bytes(&opened.answer);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use corewire::{ConnectError, ConnectServiceError, EndpointError, ListenError, MessageError};
+use corewire_layout::circuit::NODES_MAX;
 
 use crate::Driver;
 
@@ -220,6 +221,12 @@ pub enum BindReason {
     NotServed {
         /// The reason, of this process's monitor or another one.
         reason: String,
+    },
+    /// What is behind the `@` of a service's name is no monitor.
+    #[error("{asked:?} is no monitor's number: they are 0 to {}", NODES_MAX - 1)]
+    MonitorNumber {
+        /// What was asked for.
+        asked: String,
     },
     /// The `circuit` driver needs a monitor.
     #[error("no monitor runs in the domain")]

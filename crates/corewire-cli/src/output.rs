@@ -15,9 +15,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| failed(&error))
 }
 
-/// Writes a line for people to standard error, in one piece: other processes may write there, too.
+/// Writes a line for people to standard error, in one piece: other processes may write there, too. What others have said in
+/// it does nothing to a terminal.
 pub(crate) fn note(text: impl Display) {
-    let line = format!("corewire: {text}\n");
+    let text = text.to_string();
+    let lines = text.split('\n').map(units::printable).collect::<Vec<_>>();
+    let line = format!("corewire: {}\n", lines.join("\n"));
     // If nobody can read it, nobody misses it.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }

@@ -8,7 +8,7 @@ use corewire_route::table::{fat_tree, next_hop, ring};
 
 use crate::circuits::ANSWER_WITHIN;
 use crate::failure::Failure;
-use crate::{access, output, table};
+use crate::{access, output, table, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -158,8 +158,8 @@ fn show(domain: &Domain, running: &[NodeId], json: bool) -> Result<(), Failure> 
 }
 
 fn shown(routes: &Routes, all: &[Routes]) -> Result<String, Failure> {
-    let mut text =
-        format!("monitor {}: {}, version {}", routes.monitor, routes.shape, routes.version);
+    let shape = units::printable(&routes.shape);
+    let mut text = format!("monitor {}: {shape}, version {}", routes.monitor, routes.version);
     for group in &routes.groups {
         let group: Vec<_> = group.iter().map(ToString::to_string).collect();
         text.push_str(&format!(" [{}]", group.join(" ")));
@@ -188,7 +188,7 @@ fn shown(routes: &Routes, all: &[Routes]) -> Result<String, Failure> {
         ));
     }
     let own_names = routes.names.iter().filter(|name| name.monitor == routes.monitor);
-    let names: Vec<_> = own_names.map(|name| name.service.clone()).collect();
+    let names: Vec<_> = own_names.map(|name| units::printable(&name.service)).collect();
     if !names.is_empty() {
         text.push_str(&format!("  serves {}\n", names.join(", ")));
     }

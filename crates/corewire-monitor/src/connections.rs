@@ -1,6 +1,5 @@
 //! Connections: how neighbours come, and what they say in their control lanes.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use corewire::Peer;
@@ -8,11 +7,10 @@ use corewire_bind::circuit::lane::{ControlLane, LaneEnd, UNSENT_BYTES_MAX, recei
 use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
 use corewire_layout::circuit::{Label, NodeId, data_of_packet};
-use corewire_route::{
-    LinkId, Neighbour, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
-};
+use corewire_route::{LinkId, Neighbour, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use crate::closer::{Handed, Socket};
 use crate::links::{DataLane, LinkIo, Out};
 use crate::monitor::{Monitor, PROGRAMS, TRUNK};
 use crate::shown::{Circuits, Routes};
@@ -49,20 +47,31 @@ pub(crate) enum What {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) lane: ControlLane<corewire::Connection>,
+    pub(crate) lane: ControlLane<Socket, Handed>,
     pub(crate) what: What,
     /// There was no room for a frame.
     pub(crate) is_full: bool,
 }
 
+/// A packet with its descriptors, unless this process could not take them.
+type Received = (Packet, Option<Vec<Handed>>);
+
 impl Connection {
+    /// The next packet; `None` if nothing has come.
+    fn receive(&mut self) -> Result<Option<Received>, LaneEnd> {
+        let Some((packet, descriptors)) = self.lane.receive_any()? else { return Ok(None) };
+        let closer = self.lane.socket().closer();
+        let rights = descriptors.map(|all| Handed::all(all, closer));
+        Ok(Some((packet?, rights)))
+    }
+
     fn origin(&self) -> Origin {
-        let socket = self.lane.socket();
-        Origin { uid: socket.uid(), gid: socket.gid(), pid: socket.pid() }
+        let &Socket { uid, gid, pid, .. } = self.lane.socket();
+        Origin { uid, gid, pid }
     }
 
     fn is_trusted(&self) -> bool {
-        self.lane.socket().uid() == corewire_os::process::effective_uid()
+        self.lane.socket().uid == corewire_os::process::effective_uid()
     }
 }
 
@@ -72,10 +81,12 @@ impl Out {
         self.last_key += 1;
         let key = self.last_key;
         let flags = EventFlags::IN | EventFlags::RDHUP;
+        let closer = self.closers.of(socket.uid());
+        let socket = Socket::new(socket, closer);
         epoll::add(&self.set, &socket, EventData::new_u64(key), flags).ok()?;
-        let is_foreign = socket.uid() != corewire_os::process::effective_uid();
+        let is_foreign = socket.uid != corewire_os::process::effective_uid();
         let bytes_max = if is_foreign { UNSENT_BYTES_OF_FOREIGN_MAX } else { UNSENT_BYTES_MAX };
-        let lane = ControlLane::new(socket).at_most(bytes_max);
+        let lane = ControlLane::with_holders(socket).at_most(bytes_max);
         self.connections.insert(key, Connection { lane, what, is_full: false });
         Some(key)
     }
@@ -87,7 +98,7 @@ impl Out {
         if let Some(connection) = self.connections.get_mut(&key) {
             connection.what = What::Closing { until: Instant::now() + LINK_WITHIN };
             if !connection.lane.has_unsent() {
-                self.connections.remove(&key);
+                self.disconnect(key);
             }
         }
     }
@@ -98,13 +109,16 @@ impl Monitor {
     pub(crate) fn accept(&mut self) {
         while let Ok(Some(socket)) = self.listener.try_accept() {
             let uid = socket.uid();
-            let of_user = |one: &&Connection| one.lane.socket().uid() == uid;
+            let of_user = |one: &&Connection| one.lane.socket().uid == uid;
             let count = self.out.connections.values().filter(of_user).count();
             let is_foreign = uid != corewire_os::process::effective_uid();
             let until = Instant::now() + LINK_WITHIN;
             let Some(key) = self.out.add(socket, What::New { until }) else { continue };
             if is_foreign && count >= CONNECTIONS_OF_USER_MAX {
                 let reason = format!("user {uid} has {count} connections, as many as it can have");
+                self.out.refuse(key, &reason);
+            } else if is_foreign && self.out.closers.of(uid).is_stuck(Instant::now()) {
+                let reason = format!("what user {uid} has sent takes too long to close");
                 self.out.refuse(key, &reason);
             }
         }
@@ -128,7 +142,7 @@ impl Monitor {
         match connection.lane.flush() {
             Err(_) => self.out.broken.push(key),
             Ok(true) if matches!(connection.what, What::Closing { .. }) => {
-                self.out.connections.remove(&key);
+                self.out.disconnect(key);
             }
             Ok(_) => self.out.watch(key),
         }
@@ -144,13 +158,17 @@ impl Monitor {
                 }
                 continue;
             }
-            let received = match connection.lane.receive() {
+            if connection.lane.socket().closer().is_behind() {
+                return self.out.hold(key);
+            }
+            match connection.receive() {
                 Ok(None) => return,
-                Ok(Some(received)) => received,
+                Ok(Some(received)) => {
+                    if let Err(reason) = self.handle_packet(key, received) {
+                        return self.cut(key, &reason);
+                    }
+                }
                 Err(end) => return self.lane_ended(key, &end),
-            };
-            if let Err(reason) = self.handle_packet(key, received) {
-                return self.cut(key, &reason);
             }
         }
     }
@@ -158,11 +176,18 @@ impl Monitor {
     /// Reads a frame of a data lane. False if there is none.
     pub(crate) fn read_frame(&mut self, key: u64, link: LinkId) -> bool {
         let Some(connection) = self.out.connections.get(&key) else { return false };
-        let length = match receive_frame(connection.lane.socket(), &mut self.buffer) {
+        let (socket, mut strays) = (connection.lane.socket(), Vec::new());
+        let received = receive_frame(socket, &mut self.buffer, &mut strays);
+        if !strays.is_empty() {
+            drop(Handed::all(strays, socket.closer()));
+            self.cut_link(link, "it sent a descriptor with a frame");
+            return false;
+        }
+        let length = match received {
             Ok(None) => return false,
             Ok(Some(length)) => length,
             Err(LaneEnd::Closed) => {
-                self.out.connections.remove(&key);
+                self.out.disconnect(key);
                 self.data_ended(link);
                 return false;
             }
@@ -183,11 +208,7 @@ impl Monitor {
     }
 
     /// Handles a packet of a control lane. The error is the reason to end it.
-    fn handle_packet(
-        &mut self,
-        key: u64,
-        (packet, rights): (Packet, Option<Vec<OwnedFd>>),
-    ) -> Result<(), String> {
+    fn handle_packet(&mut self, key: u64, (packet, rights): Received) -> Result<(), String> {
         let Some(connection) = self.out.connections.get_mut(&key) else { return Ok(()) };
         let is_trusted = connection.is_trusted();
         match (connection.what, packet) {
@@ -234,6 +255,9 @@ impl Monitor {
                 self.link_up(key, Neighbour::Monitor(node), data);
                 Ok(())
             }
+            (What::Asking, Packet::Ask(_)) if connection.lane.has_unsent() => {
+                Err("it asks again, and has not read the answer".into())
+            }
             (What::New { .. } | What::Asking, Packet::Ask(question)) if is_trusted => {
                 connection.what = What::Asking;
                 self.answer(key, question);
@@ -245,8 +269,8 @@ impl Monitor {
                 self.out.send(key, &Packet::Ready, Vec::new());
                 Ok(())
             }
-            (What::Control(_), Packet::Traced) if is_trusted => {
-                self.traced(rights.unwrap_or_default());
+            (What::Control(link), Packet::Traced) if is_trusted => {
+                self.traced(link, rights.unwrap_or_default());
                 Ok(())
             }
             (What::New { .. } | What::Asking, Packet::Table(table)) if is_trusted => {
@@ -269,7 +293,7 @@ impl Monitor {
     }
 
     /// Gives a packet to the node.
-    fn pass(&mut self, link: LinkId, packet: Packet, rights: Vec<OwnedFd>) -> Result<(), String> {
+    fn pass(&mut self, link: LinkId, packet: Packet, rights: Vec<Handed>) -> Result<(), String> {
         let is_table = matches!(packet, Packet::Table(_));
         let passed = self.node.packet(link, packet, rights, &mut self.out);
         if is_table {
@@ -289,9 +313,6 @@ impl Monitor {
 
     fn link_up(&mut self, control: u64, neighbour: Neighbour, data: DataLane) {
         let link = self.node.link_up(neighbour);
-        if self.out.links.len() <= link.index() {
-            self.out.links.resize_with(link.index() + 1, || None);
-        }
         match &data {
             DataLane::Ring { which, ring } => self.out.rings[*which].set(ring.peer(), link),
             DataLane::Socket { key } => {
@@ -300,7 +321,7 @@ impl Monitor {
                 }
             }
         }
-        self.out.links[link.index()] = Some(LinkIo { control, data });
+        self.out.put(link, LinkIo { control, data });
         if let Some(connection) = self.out.connections.get_mut(&control) {
             connection.what = What::Control(link);
         }
@@ -322,7 +343,7 @@ impl Monitor {
         let Some(connection) = self.out.connections.get(&key) else { return };
         match connection.what {
             What::Control(link) if *end == LaneEnd::Closed => {
-                self.out.connections.remove(&key);
+                self.out.disconnect(key);
                 self.ending.push(link);
             }
             What::Control(link) => self.cut_link(link, &end.to_string()),
@@ -333,8 +354,8 @@ impl Monitor {
     /// Forgets a connection that is no link.
     pub(crate) fn forget(&mut self, key: u64) {
         self.end_trace_of(key);
-        self.out.connections.remove(&key);
-        self.out.joining.remove(&key);
+        self.out.disconnect(key);
+        self.out.give_up_joining(key);
         self.out.secrets.retain(|_, control| *control != key);
         self.names_have_changed = true;
     }
@@ -345,7 +366,7 @@ impl Monitor {
             None => {
                 self.end_trace_of(key);
                 self.out.secrets.retain(|_, control| *control != key);
-                self.out.joining.remove(&key);
+                self.out.give_up_joining(key);
                 self.names_have_changed = true;
                 self.out.refuse(key, reason);
             }
@@ -362,11 +383,15 @@ impl Monitor {
         self.link_down(link);
     }
 
-    /// A data lane has ended: so does the link, once its control lane has been read.
+    /// A data lane has ended: so does the link, once what is left in its control lane has been read.
     pub(crate) fn data_ended(&mut self, link: LinkId) {
         if let Some(control) = self.out.link(link).map(|link| link.control) {
+            self.out.take_no_more(control);
             while let Some(connection) = self.out.connections.get_mut(&control) {
-                let Ok(Some(received)) = connection.lane.receive() else { break };
+                if connection.lane.socket().closer().is_behind() {
+                    break;
+                }
+                let Ok(Some(received)) = connection.receive() else { break };
                 if self.handle_packet(control, received).is_err() {
                     break;
                 }
@@ -378,18 +403,14 @@ impl Monitor {
     /// A link has ended.
     pub(crate) fn link_down(&mut self, link: LinkId) {
         self.ending.retain(|ending| *ending != link);
+        self.keep_trace_of(link);
         self.node.link_down(link, &mut self.out);
-        if let Some(io) = self.out.remove(link) {
-            let keys = match io.data {
-                DataLane::Socket { key } => vec![key],
-                DataLane::Ring { .. } => Vec::new(),
-            };
-            keys.iter().for_each(|key| _ = self.out.connections.remove(key));
-            if let Some(connection) = self.out.connections.get_mut(&io.control) {
-                connection.what = What::Closing { until: Instant::now() + LINK_WITHIN };
-                if !connection.lane.has_unsent() {
-                    self.out.connections.remove(&io.control);
-                }
+        if let Some(control) = self.out.remove(link)
+            && let Some(connection) = self.out.connections.get_mut(&control)
+        {
+            connection.what = What::Closing { until: Instant::now() + LINK_WITHIN };
+            if !connection.lane.has_unsent() {
+                self.out.disconnect(control);
             }
         }
         self.names_have_changed = true;
@@ -415,8 +436,16 @@ impl Monitor {
         }
     }
 
-    /// Ends connections that have not become a link in time.
+    /// Ends connections that have not become a link in time, and those of which something takes too long to close.
     pub(crate) fn expire(&mut self, now: Instant) {
+        self.out.release_held();
+        let is_stuck = |key: &u64| {
+            let connection = self.out.connections.get(key);
+            connection.is_some_and(|one| one.lane.socket().closer().is_stuck(now))
+        };
+        for key in self.out.held.iter().copied().filter(is_stuck).collect::<Vec<_>>() {
+            self.cut(key, "what it has sent takes too long to close");
+        }
         let late = self.out.connections.iter().filter(|(_, one)| match one.what {
             What::New { until }
             | What::Waiting { until, .. }
@@ -428,7 +457,7 @@ impl Monitor {
         for (key, is_closing) in late.collect::<Vec<_>>() {
             match is_closing {
                 // It does not read why.
-                true => _ = self.out.connections.remove(&key),
+                true => self.out.disconnect(key),
                 false => self.cut(key, "it has not become a link in time"),
             }
         }

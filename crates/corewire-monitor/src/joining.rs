@@ -94,6 +94,7 @@ impl Monitor {
     /// Takes what threads have done. True if the monitor must end.
     pub(crate) fn take_joined(&mut self) -> bool {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.out.release_held();
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Stop => return true,

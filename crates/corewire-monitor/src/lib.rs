@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod asking;
+mod closer;
 mod connections;
 mod joining;
 mod links;

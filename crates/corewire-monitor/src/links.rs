@@ -1,6 +1,6 @@
 //! What carries a node's frames and packets: rings and sockets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 
 use corewire::Peer;
@@ -12,11 +12,14 @@ use corewire_layout::circuit::{Hop, Label};
 use corewire_layout::trace::{Kind, Point};
 use corewire_route::{LinkId, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{Shutdown, shutdown};
 
+use crate::closer::{Closers, Handed};
 use crate::connections::{Connection, What};
-use crate::monitor::Rings;
+use crate::monitor::{Rings, TRUNK};
 
-/// Descriptors that may wait for one neighbour; one packet may have more.
+/// Descriptors that may wait for one neighbour; one packet may have more. All neighbours together leave half of what the
+/// monitor can open.
 const DESCRIPTORS_MAX: usize = 253;
 
 /// The data lane of a link.
@@ -49,6 +52,9 @@ pub(crate) struct Out {
     pub(crate) links: Vec<Option<LinkIo>>,
     pub(crate) connections: HashMap<u64, Connection>,
     pub(crate) set: OwnedFd,
+    pub(crate) closers: Closers,
+    /// Connections that are not read: what they have sent must be closed first.
+    pub(crate) held: BTreeSet<u64>,
     pub(crate) last_key: u64,
     pub(crate) stuck_count: usize,
     pub(crate) randoms: Vec<u64>,
@@ -107,30 +113,52 @@ impl Out {
         }
     }
 
-    /// Forgets a link.
-    pub(crate) fn remove(&mut self, link: LinkId) -> Option<LinkIo> {
+    /// Adds a link.
+    pub(crate) fn put(&mut self, link: LinkId, io: LinkIo) {
+        if self.links.len() <= link.index() {
+            self.links.resize_with(link.index() + 1, || None);
+        }
+        // Its hello may wait for room.
+        self.stuck_count += usize::from(io.is_stuck());
+        self.links[link.index()] = Some(io);
+    }
+
+    /// A connection to another monitor becomes no link.
+    pub(crate) fn give_up_joining(&mut self, key: u64) {
+        if let Some(ring) = self.joining.remove(&key) {
+            ring.abandon(&mut self.rings[TRUNK].endpoint);
+        }
+    }
+
+    /// Forgets a link, and closes its data lane. The connection of its control lane is left.
+    pub(crate) fn remove(&mut self, link: LinkId) -> Option<u64> {
         let removed = self.links.get_mut(link.index())?.take()?;
         self.stuck_count -= usize::from(removed.is_stuck());
-        if let &DataLane::Ring { which, .. } = &removed.data
-            && let Some(rings) = self.rings.get_mut(which)
-        {
-            rings.forget(link);
+        match removed.data {
+            DataLane::Ring { which, ring } => {
+                if let Some(rings) = self.rings.get_mut(which) {
+                    rings.forget(link);
+                    ring.abandon(&mut rings.endpoint);
+                }
+            }
+            DataLane::Socket { key } => self.disconnect(key),
         }
-        Some(removed)
+        Some(removed.control)
     }
 
     /// Sends a packet on a connection, or keeps it.
-    pub(crate) fn send(&mut self, key: u64, packet: &Packet, rights: Vec<OwnedFd>) {
-        let Some(connection) = self.connections.get_mut(&key) else { return };
+    pub(crate) fn send(&mut self, key: u64, packet: &Packet, rights: Vec<Handed>) {
+        let Some(connection) = self.connections.get(&key) else { return };
         let waiting = connection.lane.unsent_descriptors();
         if let Packet::Capabilities { to, notes, .. } = packet
             && waiting > 0
-            && waiting + rights.len() > DESCRIPTORS_MAX
+            && (waiting + rights.len() > DESCRIPTORS_MAX || self.has_half_of_descriptors())
         {
-            // A neighbour that does not read must not use up this process's descriptors.
+            // Neighbours that do not read must not use up this process's descriptors.
             let lost = Packet::Capabilities { to: *to, is_lost: true, notes: notes.clone() };
             return self.send(key, &lost, Vec::new());
         }
+        let Some(connection) = self.connections.get_mut(&key) else { return };
         if connection.lane.send(packet, rights).is_err() {
             self.broken.push(key);
         } else if connection.lane.has_unsent() {
@@ -138,22 +166,67 @@ impl Out {
         }
     }
 
+    /// Whether half of the descriptors that this process can open wait for neighbours.
+    #[cold]
+    fn has_half_of_descriptors(&self) -> bool {
+        let all = self.connections.values().map(|one| one.lane.unsent_descriptors());
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        limit.is_some_and(|limit| all.sum::<usize>() as u64 * 2 > limit)
+    }
+
+    /// Forgets a connection. Its socket may be closed later, and is not watched any more.
+    pub(crate) fn disconnect(&mut self, key: u64) {
+        if let Some(connection) = self.connections.remove(&key)
+            && !self.held.remove(&key)
+        {
+            let _ = epoll::delete(&self.set, connection.lane.socket());
+        }
+    }
+
+    /// Reads a connection no more until what its user has sent has been closed.
+    pub(crate) fn hold(&mut self, key: u64) {
+        if let Some(connection) = self.connections.get(&key)
+            && self.held.insert(key)
+        {
+            let _ = epoll::delete(&self.set, connection.lane.socket());
+        }
+    }
+
+    /// Reads connections again whose users' closers have caught up.
+    pub(crate) fn release_held(&mut self) {
+        for key in std::mem::take(&mut self.held) {
+            let Some(connection) = self.connections.get(&key) else { continue };
+            let socket = connection.lane.socket();
+            let flags = connection.flags();
+            if socket.closer().is_behind() {
+                self.held.insert(key);
+            } else if epoll::add(&self.set, socket, EventData::new_u64(key), flags).is_err() {
+                self.broken.push(key);
+            }
+        }
+    }
+
+    /// Lets the peer of a connection send nothing more: what it has sent can be read to the end.
+    pub(crate) fn take_no_more(&self, key: u64) {
+        if let Some(connection) = self.connections.get(&key) {
+            let _ = shutdown(connection.lane.socket(), Shutdown::Read);
+        }
+    }
+
     /// Watches a connection for what it waits for.
     pub(crate) fn watch(&mut self, key: u64) {
-        let Some(connection) = self.connections.get_mut(&key) else { return };
-        let mut flags = EventFlags::IN | EventFlags::RDHUP;
-        if connection.lane.has_unsent() || connection.is_full {
-            flags |= EventFlags::OUT;
-        }
-        let data = EventData::new_u64(key);
-        if epoll::modify(&self.set, connection.lane.socket(), data, flags).is_err() {
+        let Some(connection) = self.connections.get(&key) else { return };
+        let (data, flags) = (EventData::new_u64(key), connection.flags());
+        if !self.held.contains(&key)
+            && epoll::modify(&self.set, connection.lane.socket(), data, flags).is_err()
+        {
             self.broken.push(key);
         }
     }
 }
 
 impl Wires for Out {
-    type Rights = Vec<OwnedFd>;
+    type Rights = Vec<Handed>;
 
     #[inline]
     fn frame(&mut self, link: LinkId, label: Label, hop: Hop, payload: &[u8]) -> bool {
@@ -188,7 +261,7 @@ impl Wires for Out {
         }
     }
 
-    fn packet(&mut self, link: LinkId, packet: Packet, rights: Vec<OwnedFd>) {
+    fn packet(&mut self, link: LinkId, packet: Packet, rights: Vec<Handed>) {
         if let Some(key) = self.link(link).map(|link| link.control) {
             self.send(key, &packet, rights);
         }
@@ -232,6 +305,13 @@ impl Wires for Out {
 }
 
 impl Connection {
+    /// What it waits for.
+    pub(crate) fn flags(&self) -> EventFlags {
+        let out = self.lane.has_unsent() || self.is_full;
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        if out { flags | EventFlags::OUT } else { flags }
+    }
+
     /// The link that this connection is a lane of.
     pub(crate) const fn link(&self) -> Option<LinkId> {
         match self.what {

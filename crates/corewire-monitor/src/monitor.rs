@@ -17,7 +17,9 @@ use corewire_route::{Config, LinkId, Node, Policy};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
+use crate::closer::Closers;
 use crate::joining::Joined;
 use crate::links::{Out, Traced};
 use crate::tracing::Tracing;
@@ -191,8 +193,9 @@ impl Monitor {
         watch(&*wake, key::WAKE)?;
         watch(&rings[PROGRAMS].endpoint.readiness(), key::RINGS)?;
         watch(&rings[TRUNK].endpoint.readiness(), key::TRUNK)?;
-        let epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let epoch = epoch.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        // Goes on while the machine sleeps, and nobody can set it back. All that know an earlier one end with the machine.
+        let since = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
+        let epoch = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let (sender, joined) = channel();
         let mut monitor = Self {
             node: Node::new(Config::new(node, policy, epoch)),
@@ -201,6 +204,8 @@ impl Monitor {
                 links: Vec::new(),
                 connections: HashMap::new(),
                 set,
+                closers: Closers::new(Arc::clone(&wake)),
+                held: BTreeSet::new(),
                 last_key: key::FIRST_CONNECTION,
                 stuck_count: 0,
                 randoms: Vec::new(),

@@ -9,12 +9,12 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
 
 use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_route::{LinkId, Neighbour};
 
+use crate::closer::Handed;
 use crate::monitor::Monitor;
 
 /// Programs whose memory is kept.
@@ -24,8 +24,8 @@ const KEPT_MAX: usize = 512;
 pub(crate) struct Tracing {
     /// Connections that have asked for a trace, and whether it goes on.
     askers: BTreeMap<u64, bool>,
-    /// Of everybody who records, or has recorded, while there is somebody who may ask for it.
-    memory: Vec<OwnedFd>,
+    /// Of everybody who records, or has recorded, while there is somebody who may ask for it; with the link, while it is up.
+    memory: Vec<(Option<LinkId>, Handed)>,
     is_recording: bool,
 }
 
@@ -62,9 +62,15 @@ impl Monitor {
         if is_on {
             let memory = trace::start(&format!("monitor {}", self.id()));
             self.tracing.is_recording = memory.is_ok();
-            self.tracing.memory.extend(memory);
-        } else if std::mem::take(&mut self.tracing.is_recording) {
-            trace::stop();
+            let closer = self.out.closers.of(corewire_os::process::effective_uid());
+            let memory = Handed::all(memory.into_iter().collect(), &closer);
+            self.tracing.memory.extend(memory.into_iter().map(|one| (None, one)));
+        } else {
+            // Whoever records again does so in other memory.
+            self.tracing.memory.iter_mut().for_each(|(link, _)| *link = None);
+            if std::mem::take(&mut self.tracing.is_recording) {
+                trace::stop();
+            }
         }
         let programs = self.node.links().filter(|one| is_program(one.neighbour));
         for link in programs.map(|one| one.link).collect::<Vec<_>>() {
@@ -86,17 +92,25 @@ impl Monitor {
     }
 
     /// A program records in this memory. Without a trace it is closed: the trace may have ended meanwhile.
-    pub(crate) fn traced(&mut self, memory: Vec<OwnedFd>) {
-        if self.out.traced.is_on && self.tracing.memory.len() < KEPT_MAX {
-            self.tracing.memory.extend(memory.into_iter().take(1));
+    pub(crate) fn traced(&mut self, link: LinkId, memory: Vec<Handed>) {
+        let Tracing { memory: all, .. } = &mut self.tracing;
+        let is_known = all.iter().any(|(of, _)| *of == Some(link));
+        if self.out.traced.is_on && !is_known && all.len() < KEPT_MAX {
+            all.extend(memory.into_iter().take(1).map(|one| (Some(link), one)));
+        }
+    }
+
+    /// A program that may have recorded is no neighbour any more.
+    pub(crate) fn keep_trace_of(&mut self, link: LinkId) {
+        for (of, _) in &mut self.tracing.memory {
+            of.take_if(|of| *of == link);
         }
     }
 
     /// Gives an asker the memory of everybody.
     pub(crate) fn show_traces(&mut self, key: u64) {
-        let copies = |memory: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(memory.as_fd(), 0).ok();
-        let all: Vec<OwnedFd> = self.tracing.memory.iter().filter_map(copies).collect();
-        for memory in all {
+        let copies = self.tracing.memory.iter().filter_map(|(_, memory)| memory.copy());
+        for memory in copies.collect::<Vec<_>>() {
             self.out.send(key, &Packet::Traced, vec![memory]);
         }
         self.out.send(key, &Packet::Answer { is_last: true, part: Vec::new() }, Vec::new());

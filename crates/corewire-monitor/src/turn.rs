@@ -23,7 +23,7 @@ const FRAMES_PER_TURN: usize = 64;
 const WITHOUT_SOCKETS_NS: f64 = 20_000.0;
 /// Frames and departures that one look at an endpoint takes.
 const EVENTS_PER_LOOK: usize = 4096;
-/// Frames that a program which has ended may have left on its socket; its buffer holds fewer.
+/// Frames that a program which has ended may have left in its ring, which holds fewer.
 const LEFT_MAX: usize = 65_536;
 /// So many circuits take memory that is worth giving back.
 const GIVE_BACK_FROM: usize = 1024;
@@ -84,7 +84,7 @@ impl Monitor {
         let mut found = Found::Nothing;
         for which in 0..self.out.rings.len() {
             for _ in 0..FRAMES_PER_TURN {
-                if !self.take_frame(which)? {
+                if !self.take_frame(which, Selector::any())? {
                     break;
                 }
                 found = Found::Something;
@@ -108,13 +108,13 @@ impl Monitor {
 
     /// Takes a frame of an endpoint. False if there is none.
     #[inline]
-    fn take_frame(&mut self, which: usize) -> Result<bool, MonitorError> {
+    fn take_frame(&mut self, which: usize, wanted: Selector) -> Result<bool, MonitorError> {
         let rings = &mut self.out.rings[which];
-        let status = match rings.endpoint.try_receive_into(Selector::any(), &mut *self.buffer) {
+        let status = match rings.endpoint.try_receive_into(wanted, &mut *self.buffer) {
             Ok(None) => return Ok(false),
             Ok(Some(status)) => status,
             Err(MessageError::Interrupted) => return Ok(true),
-            Err(MessageError::BufferTooSmall { .. }) => return self.cut_long(which),
+            Err(MessageError::BufferTooSmall { .. }) => return self.cut_long(which, wanted),
             Err(error) => return Err(error.into()),
         };
         self.take(which, &status);
@@ -147,9 +147,9 @@ impl Monitor {
 
     /// Ends the link of a neighbour that has sent what is longer than any frame. False if not all of it has come.
     #[cold]
-    fn cut_long(&mut self, which: usize) -> Result<bool, MonitorError> {
+    fn cut_long(&mut self, which: usize, wanted: Selector) -> Result<bool, MonitorError> {
         let rings = &mut self.out.rings[which];
-        let status = match rings.endpoint.try_probe(Selector::any()) {
+        let status = match rings.endpoint.try_probe(wanted) {
             Ok(Some(status)) => status,
             Ok(None) => return Ok(false),
             Err(MessageError::Interrupted) => return Ok(true),
@@ -177,7 +177,9 @@ impl Monitor {
                 Ok(Some(Event::Came(_))) | Err(MessageError::Interrupted) => {}
                 Ok(Some(Event::Received(status))) => self.take(which, &status),
                 // The rest of it has not come: it is nothing yet.
-                Err(MessageError::BufferTooSmall { .. }) if !self.cut_long(which)? => {
+                Err(MessageError::BufferTooSmall { .. })
+                    if !self.cut_long(which, Selector::any())? =>
+                {
                     return Ok(taken);
                 }
                 Err(MessageError::BufferTooSmall { .. }) => {}
@@ -216,11 +218,8 @@ impl Monitor {
                 connection => self.serve(connection, event.flags),
             }
         }
-        let mut is_drained = true;
         for which in 0..self.out.rings.len() {
-            let taken = self.take_events(which)?;
-            is_drained &= taken < EVENTS_PER_LOOK;
-            if taken > 0 {
+            if self.take_events(which)? > 0 {
                 found = Found::Something;
             }
         }
@@ -234,13 +233,12 @@ impl Monitor {
                 None => self.forget(key),
             }
         }
-        if is_drained {
-            self.end_links();
-        }
+        self.end_links()?;
         let now = Instant::now();
         if now.duration_since(self.last_look) >= SLEEP_MAX {
             self.last_look = now;
             self.expire(now);
+            self.out.closers.tidy();
             self.give_back();
             if !std::mem::take(&mut self.failed).is_empty() {
                 self.names_have_changed = true;
@@ -266,18 +264,29 @@ impl Monitor {
     }
 
     /// Links whose control lane has ended are down once their data lane is empty: a process that has ended has left no more
-    /// than is there now. Rings are.
-    fn end_links(&mut self) {
-        for link in std::mem::take(&mut self.ending) {
-            if let Some(DataLane::Socket { key }) = self.out.link(link).map(|link| &link.data) {
-                let key = *key;
-                let mut left = LEFT_MAX;
-                while left > 0 && self.out.link(link).is_some() && self.read_frame(key, link) {
-                    left -= 1;
+    /// than is there now. One that has not ended is not waited for.
+    fn end_links(&mut self) -> Result<(), MonitorError> {
+        while let Some(link) = self.ending.pop() {
+            match self.out.link(link).map(|link| &link.data) {
+                Some(&DataLane::Socket { key }) => {
+                    self.out.take_no_more(key);
+                    while self.out.link(link).is_some() && self.read_frame(key, link) {}
                 }
+                Some(DataLane::Ring { which, ring }) => {
+                    let (which, peer) = (*which, ring.peer());
+                    for _ in 0..LEFT_MAX {
+                        if self.out.link(link).is_none()
+                            || !self.take_frame(which, Selector::any().from(peer))?
+                        {
+                            break;
+                        }
+                    }
+                }
+                None => {}
             }
             self.link_down(link);
         }
+        Ok(())
     }
 
     /// Sleeps until something comes. True if the monitor must end.

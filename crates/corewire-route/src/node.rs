@@ -97,7 +97,8 @@ pub struct Config {
     pub lines_max: usize,
     /// Who may do what.
     pub policy: Policy,
-    /// The time at which the node starts, or any other number that is greater each time.
+    /// The time at which the node starts, or any other number that is greater each time: who has heard of an earlier start
+    /// forgets what was said before.
     pub epoch: u64,
     /// A mistake on purpose.
     #[cfg(feature = "test-hooks")]

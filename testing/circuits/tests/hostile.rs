@@ -205,10 +205,8 @@ fn circuits_to_a_service_that_does_not_read_are_refused_long_before_it_is_cut_of
         ask_mine(&mut sent, 1);
         sent.waiting_bytes += 1;
         ask_mine(&mut sent, 2);
-        let reason = format!(
-            "{} bytes wait for whoever is next on the way to mine",
-            waiting_bytes_max + 1
-        );
+        let reason =
+            format!("{} bytes wait for whoever is next on the way to mine", waiting_bytes_max + 1);
         assert_eq!(sent.refusal(client), (End::Full, &*reason));
     }
 }

@@ -154,6 +154,12 @@ fn each_driver_says_why_it_failed() {
     let said = error.to_string();
     assert!(said.starts_with("no binding to nobody: local: "), "{said}");
     assert_eq!(error.tried.iter().map(|(driver, _)| *driver).collect::<Vec<_>>(), DRIVERS);
+    let bind = by(Driver::Circuit);
+    for asked in ["256", "junk", ""] {
+        let error = Client::bind(&place.domain, &format!("nobody@{asked}"), &bind).unwrap_err();
+        let reason = format!("circuit: {asked:?} is no monitor's number: they are 0 to 255");
+        assert!(error.to_string().ends_with(&reason), "{error}");
+    }
 }
 
 #[test]

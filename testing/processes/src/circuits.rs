@@ -1,7 +1,11 @@
 //! A monitor, and programs that do to it what no program does.
 
-use std::io::{self, Read as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corewire::{ConnectServiceError, Connection, Domain};
@@ -14,7 +18,7 @@ use corewire_monitor::{Asking, Monitor, Options as MonitorOptions};
 use corewire_route::{Act, Rule};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::refuse::obey;
 use crate::typed::description;
@@ -96,6 +100,8 @@ pub(crate) fn attack(domain: &Domain, options: &Options) -> Outcome {
         "descriptors" => flood_with_descriptors(domain),
         "circuits" => open_too_often(domain),
         "clients" => flood_a_client(domain),
+        "closes" => send_what_takes_long_to_close(domain),
+        "ends" => flood_while_a_lane_ends(domain),
         other => Err(format!("no attack {other}").into()),
     }
 }
@@ -411,6 +417,97 @@ fn flood(link: &mut Link, to: Label) -> Outcome {
     println!("flooded");
     let _ = io::stdin().read_to_end(&mut Vec::new());
     Ok(())
+}
+
+/// Sends descriptors whose close takes as long as this process lives, in both lanes, in packets that are handled and in
+/// some that end the link; and leaves some in sockets that are closed.
+fn send_what_takes_long_to_close(domain: &Domain) -> Outcome {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let mut unread = Vec::new();
+    let mut lingering = || -> io::Result<OwnedFd> {
+        let socket = TcpStream::connect(listener.local_addr()?)?;
+        unread.push(listener.accept()?);
+        rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(60_000)))?;
+        // More than the other side's buffer takes.
+        socket.set_nonblocking(true)?;
+        while (&socket).write(&[7; 4096]).is_ok() {}
+        Ok(socket.into())
+    };
+    let mut link = Link::new(domain)?;
+    let stray = || Packet::Capabilities { to: Label::NONE, is_lost: false, notes: vec![1, 0] };
+    let (to, _) = link.open(1)?;
+    let known = Packet::Capabilities { to, is_lost: false, notes: vec![1, 0] };
+    for packet in [stray(), known] {
+        give_away(link.control.socket(), packet.to_bytes(), lingering()?)?;
+    }
+    println!("packets");
+    // A frame and a packet that are none.
+    give_away(&link.data, b"short".to_vec(), lingering()?)?;
+    println!("frame: {}", reason(&mut link.control));
+    let mut link = Link::new(domain)?;
+    give_away(link.control.socket(), b"no packet".to_vec(), lingering()?)?;
+    println!("packet: {}", reason(&mut link.control));
+    // Some that are closed before they are read.
+    let control = connect(domain)?;
+    for _ in 0..2 {
+        give_away(&control, b"no packet".to_vec(), lingering()?)?;
+    }
+    drop(control);
+    println!("closed");
+    // More than may wait: it is read no more, and then the user's connections are refused.
+    let mut link = Link::new(domain)?;
+    while !link.control.has_unsent() {
+        link.control.send(&stray(), files(50)?)?;
+    }
+    println!("many: {}", reason(&mut link.control));
+    println!("refused: {}", reason(&mut ControlLane::new(connect(domain)?)));
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
+/// Sends bytes and a descriptor, which is closed here before the monitor closes it, if this thread's successor is fast
+/// enough: whoever comes last waits.
+fn give_away(socket: impl AsFd, bytes: Vec<u8>, descriptor: OwnedFd) -> io::Result<()> {
+    let (socket, has_sent) = (socket.as_fd().try_clone_to_owned()?, Arc::<AtomicBool>::default());
+    let is_sent = Arc::clone(&has_sent);
+    std::thread::spawn(move || {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        // The monitor may have closed it.
+        let _ = sendmsg(&socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+        drop(socket);
+        is_sent.store(true, Ordering::Release);
+        drop(descriptor);
+    });
+    while !has_sent.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Closes one lane and sends in the other one as fast as it can, until it is closed, too.
+fn flood_while_a_lane_ends(domain: &Domain) -> Outcome {
+    let Link { control, data } = Link::new(domain)?;
+    drop(data);
+    let stray = Packet::Capabilities { to: Label::NONE, is_lost: false, notes: Vec::new() };
+    flood_from_threads(control.socket(), &stray.to_bytes());
+    println!("control closed");
+    let Link { control, data } = Link::new(domain)?;
+    rustix::net::shutdown(control.socket(), rustix::net::Shutdown::Write)?;
+    let frame = corewire_layout::circuit::data_header(Label::new(1 << 24, 5), Hop::new(Kind::Data));
+    flood_from_threads(&data, &frame);
+    println!("data closed");
+    Ok(())
+}
+
+fn flood_from_threads(socket: impl AsFd + Sync, bytes: &[u8]) {
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while write(&socket, bytes) {});
+        }
+    });
 }
 
 fn files(count: usize) -> io::Result<Vec<OwnedFd>> {

@@ -33,7 +33,7 @@ struct Ring {
     /// Asks the monitors.
     asking: Role,
     client: Role,
-    /// The open descriptors of each process once everything that is made only once is there.
+    /// The open descriptors of each process before any were passed.
     before: Vec<BTreeSet<u64>>,
 }
 
@@ -47,9 +47,9 @@ impl Ring {
         let client = Role::start("pass-descriptors", directory, NAME, &options);
         let mut ring = Self { monitors, service, asking, client, before: Vec::new() };
         assert_eq!(ring.client.until("bound"), "circuit");
-        ring.passes();
         assert_eq!(ring.circuits(), "1 1 1");
         ring.before = ring.descriptors();
+        ring.passes();
         ring
     }
 
@@ -70,6 +70,13 @@ impl Ring {
         self.client.until("passed")
     }
 
+    /// Monitors close what they have passed on in threads of their own.
+    fn settle(&self) {
+        while self.descriptors() != self.before {
+            std::thread::yield_now();
+        }
+    }
+
     /// Messages with descriptors arrive, in both directions, and none is left open.
     #[track_caller]
     fn passes(&mut self) {
@@ -79,9 +86,7 @@ impl Ring {
             assert!(file.starts_with("file "), "{passed}");
             assert_eq!(rest, format!("answer to {file}; answer to {file}"));
         }
-        if !self.before.is_empty() {
-            assert_eq!(self.descriptors(), self.before);
-        }
+        self.settle();
     }
 }
 
@@ -99,6 +104,7 @@ fn descriptors_that_a_process_on_the_way_cannot_take_are_reported_and_none_stays
             };
             limit(&mut ring, Some(more));
             assert_eq!(ring.pass("3"), format!("{NOT_TAKEN};"), "{index}");
+            ring.settle();
             // A message that needs none.
             assert_eq!(ring.pass("0"), "the service dropped the request;", "{index}");
             limit(&mut ring, None);
@@ -464,6 +470,46 @@ fn connections_circuits_and_calls_of_another_user_hold_up_nobody() {
     other.until("called");
     other.kill();
     flood.kill();
+    peace.ends();
+}
+
+#[test]
+fn what_takes_long_to_close_holds_up_nobody() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-closes");
+    let mut peace = Peace::new(&directory);
+    let mut hostile = attack(&directory, "closes", &[]);
+    hostile.until("packets");
+    peace.goes_on();
+    assert_eq!(hostile.until("frame:"), "it sent a descriptor with a frame");
+    peace.goes_on();
+    let no_packet = "it sent not a packet of a circuit's control lane";
+    assert_eq!(hostile.until("packet:"), no_packet);
+    peace.goes_on();
+    hostile.until("closed");
+    peace.goes_on();
+    assert_eq!(hostile.until("many:"), "what it has sent takes too long to close");
+    let refused = format!("what user {GUEST} has sent takes too long to close");
+    assert_eq!(hostile.until("refused:"), refused);
+    peace.goes_on();
+    hostile.kill();
+    peace.ends();
+}
+
+#[test]
+fn a_flood_while_a_lane_ends_holds_up_nobody() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-ends");
+    let mut peace = Peace::new(&directory);
+    let mut flood = attack(&directory, "ends", &[]);
+    flood.until("control closed");
+    peace.goes_on();
+    flood.until("data closed");
+    assert!(flood.is_success());
     peace.ends();
 }
 

@@ -214,7 +214,7 @@ fn read_frames(
     buffer: &mut [u8; DATA_BYTES_MAX + 1],
     told: &mut impl FnMut(News),
 ) -> Result<(), LaneEnd> {
-    while let Some(length) = receive_frame(data, buffer)? {
+    while let Some(length) = receive_frame(data, buffer, &mut Vec::new())? {
         let frame = buffer.get(..length).and_then(data_of_packet);
         let (label, hop, payload) = frame.ok_or(LaneEnd::Os(Errno::PROTO.raw_os_error()))?;
         told(News::Frame(label, hop, payload.to_vec()));

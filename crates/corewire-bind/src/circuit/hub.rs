@@ -1018,7 +1018,7 @@ impl State {
                 }
             }
             DataLane::Socket { socket, event, is_full } => {
-                match receive_frame(&*socket, &mut self.buffer) {
+                match receive_frame(&*socket, &mut self.buffer, &mut Vec::new()) {
                     Ok(Some(length)) => {
                         let frame = data_of_packet(self.buffer.get(..length).unwrap_or_default());
                         let Some((label, hop, _)) = frame else {

@@ -52,11 +52,11 @@ impl From<Errno> for LaneEnd {
     }
 }
 
-/// A control lane. Never waits.
+/// A control lane. Never waits. `D` holds a descriptor that is sent, and closes it.
 #[derive(Debug)]
-pub struct ControlLane<S> {
+pub struct ControlLane<S, D = OwnedFd> {
     socket: S,
-    unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    unsent: VecDeque<(Vec<u8>, Vec<D>)>,
     unsent_bytes: usize,
     unsent_descriptors: usize,
     unsent_bytes_max: usize,
@@ -66,6 +66,30 @@ pub struct ControlLane<S> {
 impl<S: AsFd> ControlLane<S> {
     /// The lane on a SEQPACKET socket.
     pub const fn new(socket: S) -> Self {
+        Self::with_holders(socket)
+    }
+
+    /// The next packet with its descriptors, `None` of these if this process could not take them; `None` if nothing has
+    /// come.
+    ///
+    /// # Errors
+    /// [`LaneEnd`].
+    #[expect(clippy::type_complexity, reason = "a packet, and perhaps its descriptors")]
+    pub fn receive(&mut self) -> Result<Option<(Packet, Option<Vec<OwnedFd>>)>, LaneEnd> {
+        match self.receive_any()? {
+            None => Ok(None),
+            Some((packet, descriptors)) => Ok(Some((packet?, descriptors))),
+        }
+    }
+}
+
+/// What has come in a control lane: a packet or what is none, and its descriptors, unless this process could not take
+/// them.
+pub type Any = (Result<Packet, PacketError>, Option<Vec<OwnedFd>>);
+
+impl<S: AsFd, D: AsFd> ControlLane<S, D> {
+    /// The lane on a SEQPACKET socket, with descriptors in what the caller chooses.
+    pub const fn with_holders(socket: S) -> Self {
         Self {
             socket,
             unsent: VecDeque::new(),
@@ -97,7 +121,7 @@ impl<S: AsFd> ControlLane<S> {
     ///
     /// # Errors
     /// [`LaneEnd`].
-    pub fn send(&mut self, packet: &Packet, descriptors: Vec<OwnedFd>) -> Result<(), LaneEnd> {
+    pub fn send(&mut self, packet: &Packet, descriptors: Vec<D>) -> Result<(), LaneEnd> {
         let (mut bytes, mut descriptors) = (packet.to_bytes(), descriptors);
         if self.unsent.is_empty() && send_or_lose(&self.socket, &mut bytes, &mut descriptors)? {
             return Ok(());
@@ -109,11 +133,7 @@ impl<S: AsFd> ControlLane<S> {
     ///
     /// # Errors
     /// [`LaneEnd`]; after [`LaneEnd::Descriptors`] the lane goes on.
-    pub fn send_whole(
-        &mut self,
-        packet: &Packet,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<(), LaneEnd> {
+    pub fn send_whole(&mut self, packet: &Packet, descriptors: Vec<D>) -> Result<(), LaneEnd> {
         let bytes = packet.to_bytes();
         if self.unsent.is_empty() && is_sent(send(&self.socket, &bytes, &descriptors))? {
             return Ok(());
@@ -121,7 +141,7 @@ impl<S: AsFd> ControlLane<S> {
         self.keep(bytes, descriptors)
     }
 
-    fn keep(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> Result<(), LaneEnd> {
+    fn keep(&mut self, bytes: Vec<u8>, descriptors: Vec<D>) -> Result<(), LaneEnd> {
         self.unsent_bytes += bytes.len();
         self.unsent_descriptors += descriptors.len();
         if self.unsent_bytes > self.unsent_bytes_max {
@@ -169,20 +189,18 @@ impl<S: AsFd> ControlLane<S> {
         !self.unsent.is_empty()
     }
 
-    /// The next packet with its descriptors, `None` of these if this process could not take them; `None` if nothing has
-    /// come.
+    /// The next packet with its descriptors, also if it is none; `None` if nothing has come.
     ///
     /// # Errors
     /// [`LaneEnd`].
-    #[expect(clippy::type_complexity, reason = "a packet, and perhaps its descriptors")]
-    pub fn receive(&mut self) -> Result<Option<(Packet, Option<Vec<OwnedFd>>)>, LaneEnd> {
+    pub fn receive_any(&mut self) -> Result<Option<Any>, LaneEnd> {
         // One byte more shows which packets are too long.
         self.buffer.resize(PACKET_BYTES_MAX + 1, 0);
         match receive(&self.socket, &mut self.buffer)? {
             None => Ok(None),
             Some((length, descriptors)) => {
                 let bytes = self.buffer.get(..length).unwrap_or_default();
-                Ok(Some((Packet::parse(bytes)?, descriptors)))
+                Ok(Some((Packet::parse(bytes), descriptors)))
             }
         }
     }
@@ -199,7 +217,7 @@ fn is_no_room(errno: i32) -> bool {
     [Errno::AGAIN, Errno::NOBUFS].contains(&Errno::from_raw_os_error(errno))
 }
 
-fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), LaneEnd> {
+fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[impl AsFd]) -> Result<(), LaneEnd> {
     let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>();
     let sent = send_packet(socket, &[IoSlice::new(bytes)], &descriptors);
     sent.map_err(|error| match error.into() {
@@ -214,7 +232,7 @@ fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), 
 fn send_or_lose(
     socket: impl AsFd,
     bytes: &mut Vec<u8>,
-    descriptors: &mut Vec<OwnedFd>,
+    descriptors: &mut Vec<impl AsFd>,
 ) -> Result<bool, LaneEnd> {
     match is_sent(send(&socket, bytes, descriptors)) {
         Err(LaneEnd::Descriptors(_)) => {
@@ -226,7 +244,7 @@ fn send_or_lose(
                 }
             }
             descriptors.clear();
-            is_sent(send(socket, bytes, &[]))
+            is_sent(send(socket, bytes, descriptors))
         }
         sent => sent,
     }
@@ -266,17 +284,20 @@ pub fn send_frame(
     is_sent(send_packet(socket, &parts, &[]).map_err(LaneEnd::from))
 }
 
-/// Receives a packet of a data lane, and returns its length; `None` if nothing has come. Descriptors are closed.
+/// Receives a packet of a data lane, and returns its length; `None` if nothing has come. `strays` gets descriptors, which
+/// do not belong there.
 ///
 /// # Errors
 /// [`LaneEnd`]; a packet that is too long ends the lane.
 pub fn receive_frame(
     socket: impl AsFd,
     buffer: &mut [u8; DATA_BYTES_MAX + 1],
+    strays: &mut Vec<OwnedFd>,
 ) -> Result<Option<usize>, LaneEnd> {
-    match receive(socket, buffer)? {
-        None => Ok(None),
-        Some((found, _)) if found > DATA_BYTES_MAX => Err(PacketError::Long { found }.into()),
-        Some((length, _)) => Ok(Some(length)),
+    let Some((length, descriptors)) = receive(socket, buffer)? else { return Ok(None) };
+    strays.extend(descriptors.into_iter().flatten());
+    match length > DATA_BYTES_MAX {
+        true => Err(PacketError::Long { found: length }.into()),
+        false => Ok(Some(length)),
     }
 }

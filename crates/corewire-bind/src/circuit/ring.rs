@@ -112,6 +112,15 @@ impl RingLane {
         }
     }
 
+    /// Gives the frame up that waits for room: the link has ended, and the peer may live on.
+    pub fn abandon(self, endpoint: &mut Endpoint) {
+        if let Some(handle) = self.kept {
+            // Of an operation that is over already there is nothing to cancel.
+            let _ = endpoint.cancel(handle);
+            while matches!(endpoint.test(handle), Err(MessageError::Interrupted)) {}
+        }
+    }
+
     /// Waits until the frame that found no room has been sent, if the peer makes room in time: for an end that closes. A
     /// monitor does so at once unless it is stopped.
     pub fn finish(&mut self, endpoint: &mut Endpoint) {

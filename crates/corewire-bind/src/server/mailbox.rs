@@ -171,9 +171,8 @@ impl Mailbox {
         match &mail {
             Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
             Mail::News(_, news) => {
-                if queue.news.remove(news) {
-                    self.news_taken.notify_all();
-                }
+                let has_room = queue.news.remove(news);
+                has_room.then(|| self.news_taken.notify_all());
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 mod family;
 mod policy;
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use corewire_layout::circuit::{NODES_MAX, NodeId};
 use corewire_monitor::{Handle, Monitor, Options};
 use corewire_os::event::wait_readable;
 use corewire_os::{process, processor};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -111,22 +113,30 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut monitor = Monitor::start(domain, options).map_err(Failure::other)?;
     output::note(format!("monitor {node} is ready"));
     let handle = monitor.handle();
+    let has_failed = eventfd(0, EventfdFlags::CLOEXEC).map_err(Failure::other)?;
     thread::scope(|scope| {
-        scope.spawn(|| tend(&signals, &handle, args.policy.as_deref()));
+        scope.spawn(|| tend(&signals, &has_failed, &handle, args.policy.as_deref()));
         let ran = monitor.run().map_err(Failure::other);
         // Circuits end, and their ends are told, before the process does.
         drop(monitor);
+        if ran.is_err() {
+            let _ = rustix::io::write(&has_failed, &1_u64.to_le_bytes());
+        }
         ran.and_then(|()| signals.end())
     })
 }
 
-/// Ends the monitor on a signal, and reads its policy again when the file has changed.
-fn tend(signals: &Signals, handle: &Handle, policy: Option<&Path>) {
+/// Ends the monitor on a signal, and reads its policy again when the file has changed. Returns, too, when the monitor has
+/// failed.
+fn tend(signals: &Signals, has_failed: &OwnedFd, handle: &Handle, policy: Option<&Path>) {
     let changed_at = || policy.and_then(|file| file.metadata().ok()?.modified().ok());
     let mut seen = changed_at();
     while signals.caught().is_none() {
         let until = policy.map(|_| Instant::now() + LOOK_EVERY);
-        let _ = wait_readable(&[signals.descriptor()], until);
+        let seen_now = wait_readable(&[signals.descriptor(), has_failed.as_fd()], until);
+        if seen_now.is_ok_and(|readable| readable.last() == Some(&true)) {
+            return;
+        }
         let now = changed_at();
         if let Some(file) = policy
             && now != seen

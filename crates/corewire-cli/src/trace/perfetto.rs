@@ -166,7 +166,7 @@ fn begin(track: u64, slice: &Slice) -> TracePacket {
 fn event(at_ns: u64, event: TrackEvent) -> TracePacket {
     TracePacket {
         // The first event is not at 0, which is no time.
-        timestamp: Some(at_ns + 1),
+        timestamp: Some(at_ns.saturating_add(1)),
         trusted_packet_sequence_id: SEQUENCE,
         track_event: Some(event),
         ..TracePacket::default()

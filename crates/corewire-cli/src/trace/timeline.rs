@@ -80,7 +80,8 @@ impl Timeline {
                 for slice in &mut party.events {
                     let in_ns = |ticks: u64| to_ns(ticks - first, tick_ns);
                     slice.began_ns = in_ns(slice.event.began);
-                    slice.ended_ns = in_ns(slice.event.ended).max(slice.began_ns + 1);
+                    let ended_ns = in_ns(slice.event.ended);
+                    slice.ended_ns = ended_ns.max(slice.began_ns.saturating_add(1));
                 }
                 party.events.sort_by_key(|slice| slice.began_ns);
                 party
