@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
 use corewire_layout::LINE_BYTES;
+use corewire_monitor::Routes;
 use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
@@ -240,6 +241,18 @@ fn render_monitors(monitors: &[Monitor], text: &mut Text) {
     };
     let frames = all().map(|(of, routes)| (of, routes.frames));
     text.counter("monitor_frames_total", "Frames that a monitor has forwarded.", frames);
+    type Count = fn(&Routes) -> u64;
+    let counters: [(&str, &str, Count); 5] = [
+        ("opened", "Circuits that were set up through a monitor.", |routes| routes.opened),
+        ("refused", "Requests for circuits that a monitor refused.", |routes| routes.refused),
+        ("lost", "Circuits that ended because a monitor's neighbour did.", |routes| routes.lost),
+        ("unknown", "Frames of circuits that were not there.", |routes| routes.unknown),
+        ("recalls", "Times a monitor asked lent memory back.", |routes| routes.recalls),
+    ];
+    for (name, what, count) in counters {
+        let counts = all().map(|(of, routes)| (of, count(routes)));
+        text.counter(&format!("monitor_{name}_total"), what, counts);
+    }
     let circuits = all().map(|(of, routes)| (of, routes.circuits));
     text.gauge("monitor_circuits", "Circuits through a monitor.", circuits);
     let links = all().map(|(of, routes)| (of, routes.links.len()));

@@ -29,7 +29,7 @@ monitor has ended, the next circuit goes around it where the table has another w
 
 show --json prints an array with an object for each monitor: monitor, version, shape,
 groups, vias, links (to, lane, circuits), names (service, monitor), frames, circuits,
-stored_lines.";
+opened, refused, lost, unknown, recalls, stored_lines.";
 
 /// Show or change the routes of circuits
 #[derive(Debug, clap::Args)]

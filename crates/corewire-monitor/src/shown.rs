@@ -61,6 +61,16 @@ pub struct Routes {
     pub frames: u64,
     /// Circuits at present.
     pub circuits: usize,
+    /// Circuits that were set up so far.
+    pub opened: u64,
+    /// Requests for circuits that were refused here.
+    pub refused: u64,
+    /// Circuits that ended because a neighbour did.
+    pub lost: u64,
+    /// Frames of circuits that are not there, which were ignored.
+    pub unknown: u64,
+    /// Times memory that was lent to a circuit was asked back.
+    pub recalls: u64,
     /// Lines of memory that hold frames now.
     pub stored_lines: usize,
 }
@@ -122,7 +132,7 @@ impl Routes {
         node: &Node,
         lane_of: impl Fn(corewire_route::LinkId) -> &'static str,
     ) -> Self {
-        let Table { version, shape, vias } = node.table();
+        let (Table { version, shape, vias }, counts) = (node.table(), node.counts());
         let numbers = |nodes: &Vec<_>| {
             nodes.iter().map(|node: &corewire_layout::circuit::NodeId| node.number()).collect()
         };
@@ -151,8 +161,13 @@ impl Routes {
                 .collect(),
             links: links.collect(),
             names: node.names().map(name).collect(),
-            frames: node.counts().forwarded + node.counts().stored,
+            frames: counts.forwarded + counts.stored,
             circuits: node.circuit_count(),
+            opened: counts.opened,
+            refused: counts.refused,
+            lost: counts.lost,
+            unknown: counts.unknown,
+            recalls: counts.recalls,
             stored_lines: node.stored_lines(),
         }
     }

@@ -10,8 +10,8 @@ use crate::circuit::{At, CLIENT, LinkId, Phase, state};
 use crate::mistakes::{is_same, offer, raise};
 use crate::node::{Neighbour, Node, UNKNOWN_MAX, Violation, Wires};
 
-/// Messages of a circuit whose capabilities may have overtaken them. Those that have credit at each of 16 hops are
-/// fewer.
+/// Messages of a circuit whose capabilities may have overtaken them. Each takes a line at least, and the windows of all
+/// hops on the longest way have fewer.
 const CAPABILITIES_AHEAD_MAX: i32 = 8192;
 /// The largest window that a neighbour can grant.
 const WINDOW_LINES_MAX: u32 = 1 << 20;

@@ -178,7 +178,7 @@ pub(crate) struct Link {
     pub(crate) is_leaving: bool,
 }
 
-/// Names that one program can serve.
+/// Names that one program can serve, and all programs of one user other than the monitor's.
 const NAMES_OF_PROGRAM_MAX: usize = 1024;
 /// Frames of unknown circuits, beyond those that may be late, for which a neighbour is cut.
 pub(crate) const UNKNOWN_MAX: u32 = 16;
@@ -429,12 +429,6 @@ impl Node {
                 wires.packet(from, Packet::Exported { name, reason }, Default::default());
                 Ok(())
             }
-            (Packet::Withdraw { name }, Neighbour::Program(_)) => {
-                if self.names.local(&name) == Some(from) {
-                    self.withdraw(&name, wires);
-                }
-                Ok(())
-            }
             (Packet::Name { name, node, epoch, is_served }, Neighbour::Monitor(_)) => {
                 if ChannelName::new(&name).is_err() && !name.is_empty() {
                     return Err(Violation::packet("a name that is none"));
@@ -512,6 +506,18 @@ impl Node {
         let count = self.names.locals().filter(|(_, served_by)| *served_by == link).count();
         if count >= NAMES_OF_PROGRAM_MAX {
             return Err(format!("a program can serve {NAMES_OF_PROGRAM_MAX} names"));
+        }
+        // All names that there can be are for all users of all monitors.
+        let is_of_user = |link| {
+            let neighbour = self.link(link).map(|link| link.neighbour);
+            matches!(neighbour, Some(Neighbour::Program(other)) if other.uid == origin.uid)
+        };
+        if self.is_foreign(Neighbour::Program(origin))
+            && self.names.locals().filter(|(_, link)| is_of_user(*link)).count()
+                >= NAMES_OF_PROGRAM_MAX
+        {
+            let uid = origin.uid;
+            return Err(format!("user {uid} can serve {NAMES_OF_PROGRAM_MAX} names"));
         }
         self.names.serve(name, link);
         self.tell_name(name, true, wires);

@@ -212,6 +212,29 @@ fn circuits_to_a_service_that_does_not_read_are_refused_long_before_it_is_cut_of
 }
 
 #[test]
+fn all_programs_of_another_user_serve_as_many_names_as_one() {
+    let (mut node, mut sent, _) = world(OTHER, |config| {
+        let (names, users, groups) = ("mine*".into(), Vec::new(), Vec::new());
+        config.policy.rules.push(Rule { act: Act::Export, names, users, groups });
+    });
+    let links = [0, 1].map(|_| program(&mut node, OTHER));
+    let own = program(&mut node, OWNER);
+    let mut export = |link, number: usize| {
+        let name = format!("mine.{number}");
+        node.packet(link, Packet::Export { name }, (), &mut sent).unwrap();
+        match sent.packets.pop() {
+            Some((to, Packet::Exported { reason, .. })) if to == link => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 0..1024 {
+        assert_eq!(export(links[number % 2], number), "");
+    }
+    assert_eq!(export(links[0], 1024), "user 7 can serve 1024 names");
+    assert_eq!(export(own, 1024), "");
+}
+
+#[test]
 fn programs_of_other_users_borrow_half_of_all_lines_at_most() {
     let lines_max = 32_000;
     let (mut node, mut sent, [_, service]) = world(OTHER, |config| config.lines_max = lines_max);

@@ -85,6 +85,8 @@ struct State {
     is_data_full: bool,
     /// The monitor has asked for a trace.
     is_traced: bool,
+    /// The monitor has not read what was sent, and some of it is lost.
+    unread: Option<String>,
 }
 
 impl Control {
@@ -100,6 +102,11 @@ impl Control {
         let sent = lane.send_whole(packet, descriptors);
         let must_watch = sent.is_err() || lane.has_unsent();
         drop(lane);
+        if let Err(end @ LaneEnd::Unread { .. }) = &sent {
+            // The packet is lost: the link must not go on without it.
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.unread.get_or_insert_with(|| end.to_string());
+        }
         if must_watch {
             self.wake();
         }
@@ -158,10 +165,13 @@ impl Control {
         };
         let mut buffer = Box::new([0; DATA_BYTES_MAX + 1]);
         loop {
-            let (must_end, is_data_full) = {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                (state.must_end, state.is_data_full)
+            let (must_end, is_data_full, unread) = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                (state.must_end, state.is_data_full, state.unread.take())
             };
+            if let Some(unread) = unread {
+                return told(News::Lost(unread));
+            }
             let has_unsent = {
                 let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
                 match lane.flush() {

@@ -1,7 +1,8 @@
 //! A program's ends of its circuits, without input and output: labels, credit, parts of messages, and how they end.
 //!
-//! One link to a monitor carries all circuits of a program. Its ring is always drained: a message whose receiver does not
-//! ask for it waits here, within the credit that its circuit was granted, and holds up no other circuit.
+//! One link to a monitor carries all circuits of a program. Whichever thread waits drains its ring: a message whose
+//! receiver does not ask for it waits here, within the credit that its circuit was granted, and holds up no other circuit.
+//! While no thread waits, the monitor keeps what comes, circuit by circuit.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -124,7 +124,6 @@ impl Thread {
     fn wait(&self, watch: Option<&NameWatch>) {
         let mut all = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
         all.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN)));
-        // Without a monitor there is nothing to ask again before a name comes.
         let left = Timespec::try_from(ASK_AGAIN).ok();
         let _ = poll(&mut all, left.as_ref());
         let _ = watch.is_some_and(NameWatch::has_changed);

@@ -199,7 +199,8 @@ pub enum Kind {
     Data = 1,
     /// A part of a message, and not the last one.
     More = 2,
-    /// The last frame of its direction.
+    /// The last frame of its direction: its sender still receives. Drivers of `corewire-bind` end both directions at once, by
+    /// a packet that needs no credit.
     Fin = 3,
     /// Carries credit and nothing else. Takes no lines.
     Credit = 4,

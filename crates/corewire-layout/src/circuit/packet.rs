@@ -6,7 +6,7 @@
 //! | `Attached` | monitor, neighbour | you are; the ring is here |
 //! | `Lane` | neighbour, monitor | first on a second socket: it is my data lane |
 //! | `Ready` | monitor, neighbour | your data lane is known: the link is up |
-//! | `Export`, `Withdraw` | program, monitor | I serve this name; no longer |
+//! | `Export` | program, monitor | I serve this name, until the link ends |
 //! | `Exported` | monitor, program | circuits to this name come to you; or why not |
 //! | `Setup` | towards the service | set up a circuit |
 //! | `Accept` | towards the client | it is open from here to the service |
@@ -251,11 +251,6 @@ pub enum Packet {
         /// The name.
         name: String,
     },
-    /// I serve this name no longer.
-    Withdraw {
-        /// The name.
-        name: String,
-    },
     /// Circuits to the name come to you, unless there is a reason why not.
     Exported {
         /// The name.
@@ -335,7 +330,7 @@ impl Packet {
             Self::Lane { .. } => 3,
             Self::Ready => 4,
             Self::Export { .. } => 5,
-            Self::Withdraw { .. } => 6,
+            Self::Leave => 6,
             Self::Exported { .. } => 7,
             Self::Setup(_) => 8,
             Self::Accept { .. } => 9,
@@ -346,9 +341,8 @@ impl Packet {
             Self::Ask(_) => 14,
             Self::Answer { .. } => 15,
             Self::Capabilities { .. } => 16,
-            Self::Leave => 17,
-            Self::Trace { .. } => 18,
-            Self::Traced => 19,
+            Self::Trace { .. } => 17,
+            Self::Traced => 18,
         }
     }
 
@@ -375,7 +369,7 @@ impl Packet {
             Self::Lane { secret } => at.u64(*secret),
             Self::Ready | Self::Leave | Self::Traced => {}
             Self::Trace { is_on } => at.u8(u8::from(*is_on)),
-            Self::Export { name } | Self::Withdraw { name } => at.text(name, NAME_BYTES_MAX),
+            Self::Export { name } => at.text(name, NAME_BYTES_MAX),
             Self::Exported { name, reason } => {
                 at.text(name, NAME_BYTES_MAX);
                 at.text(reason, REASON_BYTES_MAX);
@@ -459,7 +453,7 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
         3 => Packet::Lane { secret: at.u64()? },
         4 => Packet::Ready,
         5 => Packet::Export { name: at.text(NAME_BYTES_MAX)? },
-        6 => Packet::Withdraw { name: at.text(NAME_BYTES_MAX)? },
+        6 => Packet::Leave,
         7 => {
             Packet::Exported { name: at.text(NAME_BYTES_MAX)?, reason: at.text(REASON_BYTES_MAX)? }
         }
@@ -491,9 +485,8 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
             is_lost: bool_of(at)?,
             notes: at.long(NOTES_BYTES_MAX)?,
         },
-        17 => Packet::Leave,
-        18 => Packet::Trace { is_on: bool_of(at)? },
-        19 => Packet::Traced,
+        17 => Packet::Trace { is_on: bool_of(at)? },
+        18 => Packet::Traced,
         15 => Packet::Answer { is_last: bool_of(at)?, part: at.long(OFFER_BYTES_MAX)? },
         _ => return None,
     })
@@ -654,7 +647,6 @@ mod tests {
             Packet::Ready,
             Packet::Leave,
             Packet::Export { name: "calc".into() },
-            Packet::Withdraw { name: "calc".into() },
             Packet::Exported { name: "calc".into(), reason: String::new() },
             Packet::Setup(Box::new(Setup {
                 label,
