@@ -1,4 +1,5 @@
-//! Where descriptors that neighbours have sent, and the sockets of neighbours, are closed: in a thread for each user.
+//! Where descriptors that neighbours have sent, and the sockets of neighbours, are closed: in a thread for each user, and
+//! for each other monitor, which passes on what users have sent.
 //!
 //! A close can take as long as somebody else likes: that of a socket which lingers, of a file whose file system is a
 //! process or another machine, or of a socket in which such descriptors wait. The monitor's own thread must not wait for
@@ -6,17 +7,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use corewire::Connection;
-use rustix::net::{Shutdown, shutdown};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown};
 
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(1);
 /// What may wait for one user's thread while more is read of that user.
 const WAITING_MAX: usize = 256;
+/// The same for another monitor. Before, its descriptors count as lost, and everything else goes on.
+const WAITING_OF_MONITOR_MAX: usize = 4096;
 /// How long one close may take before the user's connections end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -33,12 +38,15 @@ impl Closers {
         Self { of_users: BTreeMap::new(), wake }
     }
 
+    /// That of a user.
     pub(crate) fn of(&mut self, uid: u32) -> Arc<Closer> {
         let wake = &self.wake;
-        Arc::clone(self.of_users.entry(uid).or_insert_with(|| {
-            let (state, changed) = (Mutex::default(), Condvar::new());
-            Arc::new(Closer { state, changed, wake: Arc::clone(wake) })
-        }))
+        Arc::clone(self.of_users.entry(uid).or_insert_with(|| Closer::new(wake)))
+    }
+
+    /// One more, for another monitor.
+    pub(crate) fn one_more(&self) -> Arc<Closer> {
+        Closer::new(&self.wake)
     }
 
     /// Forgets those that nobody needs.
@@ -72,14 +80,24 @@ impl Close for OwnedFd {}
 impl Close for Connection {}
 
 impl Closer {
+    fn new(wake: &Arc<OwnedFd>) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { state, changed, wake: Arc::clone(wake) })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so much waits that nothing more must be read of the user now. The monitor is woken when that changes.
-    pub(crate) fn is_behind(&self) -> bool {
+    /// Whether much waits to be closed.
+    fn is_busy(&self) -> bool {
+        self.lock().queue.len() > WAITING_MAX
+    }
+
+    /// Whether more waits. If so, the monitor is woken when that changes.
+    fn is_behind(&self, waiting_max: usize) -> bool {
         let mut state = self.lock();
-        state.is_awaited |= state.queue.len() > WAITING_MAX;
+        state.is_awaited |= state.queue.len() > waiting_max;
         state.is_awaited
     }
 
@@ -180,6 +198,7 @@ pub(crate) struct Socket {
     /// Always there.
     connection: Option<Connection>,
     closer: Arc<Closer>,
+    is_of_monitor: bool,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
@@ -188,11 +207,51 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn new(connection: Connection, closer: Arc<Closer>) -> Self {
         let (uid, gid, pid) = (connection.uid(), connection.gid(), connection.pid());
-        Self { connection: Some(connection), closer, uid, gid, pid }
+        let connection = Some(connection);
+        Self { connection, closer, is_of_monitor: false, uid, gid, pid }
+    }
+
+    /// It is that of another monitor, with a closer of its own.
+    pub(crate) fn set_monitor(&mut self, closer: Arc<Closer>) {
+        (self.closer, self.is_of_monitor) = (closer, true);
     }
 
     pub(crate) const fn closer(&self) -> &Arc<Closer> {
         &self.closer
+    }
+
+    /// Whether nothing more must be read of it now: what was read must be closed first.
+    pub(crate) fn must_rest(&self) -> bool {
+        let max = if self.is_of_monitor { WAITING_OF_MONITOR_MAX } else { WAITING_MAX };
+        self.closer.is_behind(max)
+    }
+
+    /// Whether descriptors that come count as lost.
+    pub(crate) fn takes_no_descriptors(&self) -> bool {
+        self.is_of_monitor && self.closer.is_busy()
+    }
+}
+
+/// What is in a socket that was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unread {
+    Nothing,
+    /// The end, or an empty packet.
+    End,
+    Something,
+}
+
+impl Unread {
+    fn of(connection: &Connection) -> Self {
+        let (mut byte, mut none) = ([0], RecvAncillaryBuffer::default());
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recvmsg(connection, &mut [IoSliceMut::new(&mut byte)], &mut none, flags) {
+            // Descriptors, for which there was no room.
+            Ok(peeked) if peeked.flags.contains(ReturnFlags::CTRUNC) => Self::Something,
+            Ok(peeked) if peeked.bytes == 0 => Self::End,
+            Err(Errno::AGAIN) => Self::Nothing,
+            _ => Self::Something,
+        }
     }
 }
 
@@ -208,8 +267,13 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
+            let was_empty = Unread::of(&connection) == Unread::Nothing;
             let _ = shutdown(&connection, Shutdown::Both);
-            self.closer.close(Box::new(connection));
+            // Nothing in it can take long to close.
+            match was_empty && Unread::of(&connection) == Unread::End {
+                true => drop(connection),
+                false => self.closer.close(Box::new(connection)),
+            }
         }
     }
 }

@@ -62,6 +62,8 @@ impl Connection {
         let Some((packet, descriptors)) = self.lane.receive_any()? else { return Ok(None) };
         let closer = self.lane.socket().closer();
         let rights = descriptors.map(|all| Handed::all(all, closer));
+        let rights =
+            rights.filter(|all| all.is_empty() || !self.lane.socket().takes_no_descriptors());
         Ok(Some((packet?, rights)))
     }
 
@@ -158,7 +160,7 @@ impl Monitor {
                 }
                 continue;
             }
-            if connection.lane.socket().closer().is_behind() {
+            if connection.lane.socket().must_rest() {
                 return self.out.hold(key);
             }
             match connection.receive() {
@@ -222,6 +224,7 @@ impl Monitor {
                 let neighbour = match role {
                     Role::Program => Neighbour::Program(connection.origin()),
                     Role::Monitor(node) if is_trusted && node != self.node.id() => {
+                        connection.lane.socket_mut().set_monitor(self.out.closers.one_more());
                         Neighbour::Monitor(node)
                     }
                     Role::Monitor(_) => return Err("it is no monitor of this one's user".into()),
@@ -388,8 +391,10 @@ impl Monitor {
         if let Some(control) = self.out.link(link).map(|link| link.control) {
             self.out.take_no_more(control);
             while let Some(connection) = self.out.connections.get_mut(&control) {
-                if connection.lane.socket().closer().is_behind() {
-                    break;
+                if connection.lane.socket().must_rest() {
+                    self.out.hold(control);
+                    self.unread.push(link);
+                    return;
                 }
                 let Ok(Some(received)) = connection.receive() else { break };
                 if self.handle_packet(control, received).is_err() {
@@ -400,9 +405,18 @@ impl Monitor {
         self.link_down(link);
     }
 
+    /// Reads again what was not read while its users' closers were behind.
+    pub(crate) fn release_held(&mut self) {
+        self.out.release_held();
+        for link in std::mem::take(&mut self.unread) {
+            self.data_ended(link);
+        }
+    }
+
     /// A link has ended.
     pub(crate) fn link_down(&mut self, link: LinkId) {
         self.ending.retain(|ending| *ending != link);
+        self.unread.retain(|unread| *unread != link);
         self.keep_trace_of(link);
         self.node.link_down(link, &mut self.out);
         if let Some(control) = self.out.remove(link)
@@ -438,10 +452,13 @@ impl Monitor {
 
     /// Ends connections that have not become a link in time, and those of which something takes too long to close.
     pub(crate) fn expire(&mut self, now: Instant) {
-        self.out.release_held();
+        self.release_held();
         let is_stuck = |key: &u64| {
             let connection = self.out.connections.get(key);
-            connection.is_some_and(|one| one.lane.socket().closer().is_stuck(now))
+            connection.is_some_and(|one| {
+                let is_closing = matches!(one.what, What::Closing { .. });
+                !is_closing && one.lane.socket().closer().is_stuck(now)
+            })
         };
         for key in self.out.held.iter().copied().filter(is_stuck).collect::<Vec<_>>() {
             self.cut(key, "what it has sent takes too long to close");

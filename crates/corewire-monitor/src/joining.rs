@@ -94,7 +94,7 @@ impl Monitor {
     /// Takes what threads have done. True if the monitor must end.
     pub(crate) fn take_joined(&mut self) -> bool {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
-        self.out.release_held();
+        self.release_held();
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Stop => return true,
@@ -122,7 +122,11 @@ impl Monitor {
         // None if it has gone meanwhile.
         let Some(mut ring) = RingLane::to(endpoint, &endpoint_name) else { return };
         let until = Instant::now() + ANSWER_WITHIN;
+        let closer = self.out.closers.one_more();
         if let Some(key) = self.out.add(socket, What::Joining { node, until }) {
+            if let Some(connection) = self.out.connections.get_mut(&key) {
+                connection.lane.socket_mut().set_monitor(closer);
+            }
             ring.say_hello(&mut self.out.rings[TRUNK].endpoint, secret);
             self.out.joining.insert(key, ring);
         }

@@ -195,10 +195,13 @@ impl Out {
     /// Reads connections again whose users' closers have caught up.
     pub(crate) fn release_held(&mut self) {
         for key in std::mem::take(&mut self.held) {
-            let Some(connection) = self.connections.get(&key) else { continue };
-            let socket = connection.lane.socket();
-            let flags = connection.flags();
-            if socket.closer().is_behind() {
+            let Some(connection) = self.connections.get_mut(&key) else { continue };
+            // Whatever it has sent, it is sent what is due.
+            if connection.lane.flush().is_err() {
+                self.broken.push(key);
+            }
+            let (socket, flags) = (connection.lane.socket(), connection.flags());
+            if socket.must_rest() {
                 self.held.insert(key);
             } else if epoll::add(&self.set, socket, EventData::new_u64(key), flags).is_err() {
                 self.broken.push(key);

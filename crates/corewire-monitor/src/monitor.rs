@@ -153,6 +153,8 @@ pub struct Monitor {
     pub(crate) without_sockets_ticks: u64,
     /// Links whose control lane has ended; what is in their rings comes first.
     pub(crate) ending: Vec<LinkId>,
+    /// Links whose data lane has ended, and whose control lane cannot be read now.
+    pub(crate) unread: Vec<LinkId>,
     pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
     /// Whose connections ask for a trace, and the memory of everybody who has recorded.
     pub(crate) tracing: Tracing,
@@ -193,7 +195,8 @@ impl Monitor {
         watch(&*wake, key::WAKE)?;
         watch(&rings[PROGRAMS].endpoint.readiness(), key::RINGS)?;
         watch(&rings[TRUNK].endpoint.readiness(), key::TRUNK)?;
-        // Goes on while the machine sleeps, and nobody can set it back. All that know an earlier one end with the machine.
+        // Goes on while the machine sleeps, and nobody can set it back. All that know an earlier one end with the machine, and
+        // monitors of one domain are in one time namespace.
         let since = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
         let epoch = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let (sender, joined) = channel();
@@ -227,6 +230,7 @@ impl Monitor {
             sockets_at: 0,
             without_sockets_ticks: without_sockets_ticks(),
             ending: Vec::new(),
+            unread: Vec::new(),
             buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             tracing: Tracing::default(),
             last_look: Instant::now(),

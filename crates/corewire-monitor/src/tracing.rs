@@ -26,6 +26,8 @@ pub(crate) struct Tracing {
     askers: BTreeMap<u64, bool>,
     /// Of everybody who records, or has recorded, while there is somebody who may ask for it; with the link, while it is up.
     memory: Vec<(Option<LinkId>, Handed)>,
+    /// Of the monitor.
+    own: Option<Handed>,
     is_recording: bool,
 }
 
@@ -55,6 +57,7 @@ impl Monitor {
         let is_on = self.tracing.askers.values().any(|is_on| *is_on);
         if self.tracing.askers.is_empty() {
             self.tracing.memory.clear();
+            self.tracing.own = None;
         }
         if is_on == std::mem::replace(&mut self.out.traced.is_on, is_on) {
             return;
@@ -63,14 +66,10 @@ impl Monitor {
             let memory = trace::start(&format!("monitor {}", self.id()));
             self.tracing.is_recording = memory.is_ok();
             let closer = self.out.closers.of(corewire_os::process::effective_uid());
-            let memory = Handed::all(memory.into_iter().collect(), &closer);
-            self.tracing.memory.extend(memory.into_iter().map(|one| (None, one)));
-        } else {
-            // Whoever records again does so in other memory.
-            self.tracing.memory.iter_mut().for_each(|(link, _)| *link = None);
-            if std::mem::take(&mut self.tracing.is_recording) {
-                trace::stop();
-            }
+            // Whoever records again does so in the same memory.
+            self.tracing.own = Handed::all(memory.into_iter().collect(), &closer).pop();
+        } else if std::mem::take(&mut self.tracing.is_recording) {
+            trace::stop();
         }
         let programs = self.node.links().filter(|one| is_program(one.neighbour));
         for link in programs.map(|one| one.link).collect::<Vec<_>>() {
@@ -109,7 +108,9 @@ impl Monitor {
 
     /// Gives an asker the memory of everybody.
     pub(crate) fn show_traces(&mut self, key: u64) {
-        let copies = self.tracing.memory.iter().filter_map(|(_, memory)| memory.copy());
+        let Tracing { memory, own, .. } = &self.tracing;
+        let all = own.iter().chain(memory.iter().map(|(_, memory)| memory));
+        let copies = all.filter_map(Handed::copy);
         for memory in copies.collect::<Vec<_>>() {
             self.out.send(key, &Packet::Traced, vec![memory]);
         }

@@ -115,6 +115,7 @@ impl Monitor {
             Ok(Some(status)) => status,
             Err(MessageError::Interrupted) => return Ok(true),
             Err(MessageError::BufferTooSmall { .. }) => return self.cut_long(which, wanted),
+            Err(error) if is_about_peer(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         self.take(which, &status);
@@ -153,6 +154,7 @@ impl Monitor {
             Ok(Some(status)) => status,
             Ok(None) => return Ok(false),
             Err(MessageError::Interrupted) => return Ok(true),
+            Err(error) if is_about_peer(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         rings.endpoint.discard(Selector::any().from(status.source))?;
@@ -229,6 +231,7 @@ impl Monitor {
                 self.read(key);
             }
             match self.out.connections.get(&key).and_then(|connection| connection.link()) {
+                Some(link) if self.out.held.contains(&key) => self.data_ended(link),
                 Some(link) => self.cut_link(link, "it does not read what it is sent"),
                 None => self.forget(key),
             }
@@ -308,6 +311,12 @@ impl Monitor {
         }
         Ok(self.sockets(Some(SLEEP_MAX))? == Found::Stop)
     }
+}
+
+/// Whether the peer of which frames are wanted has gone, and has left nothing more.
+const fn is_about_peer(error: &MessageError) -> bool {
+    use MessageError::{PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
+    matches!(error, PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer)
 }
 
 /// The time in ticks of the processor's counter.

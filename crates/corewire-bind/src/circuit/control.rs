@@ -99,6 +99,8 @@ impl Control {
     /// does not pass the descriptors: then nothing was sent.
     pub(crate) fn send(&self, packet: &Packet, descriptors: Vec<OwnedFd>) -> bool {
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+        // The thread that does so otherwise may wait for the program.
+        let _ = lane.flush();
         let sent = lane.send_whole(packet, descriptors);
         let must_watch = sent.is_err() || lane.has_unsent();
         drop(lane);

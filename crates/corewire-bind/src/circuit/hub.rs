@@ -176,7 +176,7 @@ struct Local {
     queue: VecDeque<Arrived>,
     rights: VecDeque<Option<Vec<Received>>>,
     answer: Option<(Origin, Vec<u8>)>,
-    /// The service's process is of another user.
+    /// The service's process may be of another user.
     is_foreign: bool,
     /// Wakes the thread that follows for it.
     follower: Option<Arc<Signal>>,
@@ -198,6 +198,11 @@ impl Local {
         !self.is_foreign
             || count == 0
             || self.descriptor_count() + count <= quarter && foreign + count <= 3 * quarter
+    }
+
+    /// Whether what its program waits for announces room on the data lane's socket.
+    const fn watches_room(&self) -> bool {
+        matches!(&self.set, Some((_, true)))
     }
 
     fn ring(&self) {
@@ -264,7 +269,7 @@ impl Locals {
         if self.0.len() <= index {
             self.0.resize_with(index + 1, || None);
         }
-        self.0[index] = Some(Local::default());
+        self.0[index] = Some(Local { is_foreign: true, ..Local::default() });
     }
 
     #[inline]
@@ -843,8 +848,10 @@ impl Hub {
         if state.has_message(index) || state.ended(index).is_some() {
             return Ok(false);
         }
+        // Arming may have found no room any more.
+        let is_armed = state.arm()?;
         state.watch_room(index)?;
-        state.arm()
+        Ok(is_armed)
     }
 }
 
@@ -919,13 +926,18 @@ impl State {
         {
             follower.give();
         }
-        // Programs that wait for descriptors: this thread has taken away what announced the next message.
-        if !self.bells.is_empty() && !matches!(self.arm(), Ok(true)) {
-            let locals = self.bells.iter().filter_map(|index| self.circuits.get(*index));
-            locals
-                .filter_map(|local| local.bell.as_ref())
-                .for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
+        if self.bells.is_empty() {
+            return;
         }
+        // Programs that wait for descriptors: this thread has taken away what announced the next message, or has left no room,
+        // of which those learn that do not watch it.
+        let is_armed = matches!(self.arm(), Ok(true));
+        let is_full = matches!(self.lane, DataLane::Socket { is_full: true, .. });
+        let locals = self.bells.iter().filter_map(|index| self.circuits.get(*index));
+        locals
+            .filter(|local| !is_armed || is_full && !local.watches_room())
+            .filter_map(|local| local.bell.as_ref())
+            .for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
     }
 
     /// Lets the descriptor of a circuit announce room on the data lane's socket while there is none.
@@ -1002,7 +1014,10 @@ impl State {
                         let length = usize::try_from(found.bytes).unwrap_or(usize::MAX);
                         self.frame(Label::of_word(found.tag), hop, length)
                     }
-                    Ok(Some(Event::Gone { peer, why })) if peer == ring.peer() => {
+                    // If it has ended, the end of its control lane comes behind what is in there.
+                    Ok(Some(Event::Gone { peer, why: why @ MessageError::PeerCutOff { .. } }))
+                        if peer == ring.peer() =>
+                    {
                         self.lose(&why.to_string());
                         Ok(Look::Something)
                     }
@@ -1153,7 +1168,10 @@ impl State {
                         self.ends.set_bytes_max(index, usize::try_from(bytes_max).unwrap_or(0));
                     }
                     if let Some(local) = self.circuits.get_mut(index) {
-                        local.is_foreign = origin.uid != rustix::process::geteuid().as_raw();
+                        if local.is_foreign && origin.uid == rustix::process::geteuid().as_raw() {
+                            local.is_foreign = false;
+                            self.foreign_descriptors -= local.descriptor_count();
+                        }
                         local.answer = Some((origin, answer));
                     }
                     self.ring(index);

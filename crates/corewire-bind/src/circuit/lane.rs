@@ -112,6 +112,11 @@ impl<S: AsFd, D: AsFd> ControlLane<S, D> {
         &self.socket
     }
 
+    /// The socket, to change what its owner knows of it.
+    pub const fn socket_mut(&mut self) -> &mut S {
+        &mut self.socket
+    }
+
     /// The socket alone. What waits is not sent.
     pub fn into_socket(self) -> S {
         self.socket

@@ -550,9 +550,12 @@ impl ServerCore {
     ) -> Result<Option<Found>, ServeError> {
         match event {
             Ok(Some(Event::Received(message))) => Ok(received(self, message)),
-            Ok(Some(Event::Gone { peer, .. })) => {
+            Ok(Some(Event::Gone { peer, why })) => {
                 if self.sending.circuits.is_from_monitor(peer) {
-                    self.link_down();
+                    // If it has ended, the end of its control lane comes behind what is in there.
+                    if matches!(why, MessageError::PeerCutOff { .. }) {
+                        self.link_down();
+                    }
                     return Ok(None);
                 }
                 let client = self.sending.clients.of_peer(peer);

@@ -143,7 +143,7 @@ fn top_and_metrics_show_monitors() {
 
     let (metrics, help) = (scratch.run("metrics"), scratch.run("metrics --help"));
     let of_monitors = metrics.text().lines().filter(|line| line.starts_with("corewire_monitor_"));
-    assert_eq!(of_monitors.clone().count(), 8, "{}", metrics.text());
+    assert_eq!(of_monitors.clone().count(), 18, "{}", metrics.text());
     assert!(of_monitors.clone().any(|line| {
         line.starts_with("corewire_monitor_circuits{monitor=\"200\",") && line.ends_with(" 1")
     }));
