@@ -106,8 +106,8 @@ impl Monitor {
         Ok(found)
     }
 
-    /// Takes a frame of an endpoint. False if there is none.
-    #[inline]
+    /// Takes a frame of an endpoint. False if there is none. The selector of the usual way is a constant there.
+    #[inline(always)]
     fn take_frame(&mut self, which: usize, wanted: Selector) -> Result<bool, MonitorError> {
         let rings = &mut self.out.rings[which];
         let status = match rings.endpoint.try_receive_into(wanted, &mut *self.buffer) {
