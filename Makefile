@@ -4,6 +4,8 @@
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # SIGKILLs that `make torture` hands out.
 KILLS ?= 5000
+# States that `make groups` walks through in each world at most.
+STATES ?= 30000000
 # Random worlds that `make sim` simulates.
 SEEDS ?= 10000
 # How often `make torture-long` does that.
@@ -15,7 +17,7 @@ SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test quick bench study model model-quick explore sim kill miri torture torture-long hostile fuzz doc lint
+.PHONY: help setup run test quick bench study model model-quick explore sim groups kill miri torture torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -64,6 +66,9 @@ model-quick: setup ## the loom models that `make test` runs
 
 explore: setup ## every state of small worlds of several senders, a death at every step (long)
 	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
+
+groups: setup ## every order of messages and deaths in small groups, up to STATES of each (STATES=30000000)
+	COREWIRE_GROUP_STATES=$(STATES) cargo test --locked --release -p corewire-groups -- --nocapture --test-threads 1
 
 sim: setup ## random worlds of monitors and programs (SEEDS=10000), and the states of small ones
 	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-circuits -- --nocapture

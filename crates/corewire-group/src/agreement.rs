@@ -1,0 +1,182 @@
+//! Which view is next: an ordinary Paxos among the members of the present one (PaxosUtility in papers/000, reference 17).
+//!
+//! ```text
+//!  proposer                             members of the present view
+//!     ├─ Prepare(ballot) ─────────────────▶ promises to take no lower ballot
+//!     │◀──── Promise(what it has accepted) ─┤
+//!     │  of a majority: the view that was accepted with the highest ballot, else the proposer's own
+//!     ├─ Accept(ballot, view) ────────────▶ accepts, unless it has promised a higher ballot
+//!     │◀──────────────────────── Accepted ──┤
+//!     │  of a majority: the view is decided
+//!     ├─ Decided(view) ───────────────────▶ everybody
+//! ```
+//!
+//! A proposer that meets a higher ballot leaves it to the other one, and proposes again if that one dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::member::{Member, View};
+
+/// Orders proposals. Those of one member differ in their rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ballot {
+    /// Counts from 1; 0 is no ballot.
+    pub round: u32,
+    /// The place of the proposer.
+    pub place: u8,
+}
+
+/// What members say about the view that follows the present one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Word {
+    /// Promise to take no lower ballot.
+    Prepare(Ballot),
+    /// Promised; this was accepted before.
+    Promise(Ballot, Option<(Ballot, View)>),
+    /// Accept this view.
+    Accept(Ballot, View),
+    /// Accepted.
+    Accepted(Ballot),
+    /// Not done: this higher ballot was promised.
+    Higher(Ballot),
+}
+
+/// What a member has promised and accepted. With a log file it outlives the process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Vote {
+    pub(crate) promised: Ballot,
+    pub(crate) accepted: Option<(Ballot, View)>,
+}
+
+impl Vote {
+    /// Answers a proposer.
+    pub(crate) fn answer(&mut self, word: &Word) -> Option<Word> {
+        match word {
+            Word::Prepare(ballot) if *ballot >= self.promised => {
+                self.promised = *ballot;
+                Some(Word::Promise(*ballot, self.accepted.clone()))
+            }
+            Word::Accept(ballot, view) if *ballot >= self.promised => {
+                self.promised = *ballot;
+                self.accepted = Some((*ballot, view.clone()));
+                Some(Word::Accepted(*ballot))
+            }
+            Word::Prepare(_) | Word::Accept(..) => Some(Word::Higher(self.promised)),
+            _ => None,
+        }
+    }
+}
+
+/// A member's own proposal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Proposal {
+    pub(crate) ballot: Ballot,
+    wanted: View,
+    promises: BTreeMap<Member, Option<(Ballot, View)>>,
+    /// What it asks others to accept.
+    chosen: Option<View>,
+    accepted_by: BTreeSet<Member>,
+}
+
+/// What a proposer does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Nothing,
+    /// To all members of the present view.
+    Say(Word),
+    Decided(View),
+    /// Somebody else has a higher ballot.
+    GiveUp(Ballot),
+}
+
+impl Proposal {
+    pub(crate) fn new(ballot: Ballot, wanted: View) -> Self {
+        let (promises, accepted_by) = (BTreeMap::new(), BTreeSet::new());
+        Self { ballot, wanted, promises, chosen: None, accepted_by }
+    }
+
+    /// A member has answered.
+    pub(crate) fn hear(&mut self, from: Member, word: Word, quorum: usize, rules: &Rules) -> Step {
+        match word {
+            Word::Promise(ballot, accepted) if ballot == self.ballot && self.chosen.is_none() => {
+                self.promises.insert(from, accepted);
+                if self.promises.len() < quorum {
+                    return Step::Nothing;
+                }
+                let accepted = self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot);
+                let accepted = accepted.filter(|_| !rules.ignores_what_was_accepted());
+                let view = accepted.map_or(&self.wanted, |(_, view)| view).clone();
+                self.chosen = Some(view.clone());
+                Step::Say(Word::Accept(self.ballot, view))
+            }
+            Word::Accepted(ballot) if ballot == self.ballot => {
+                self.accepted_by.insert(from);
+                match &self.chosen {
+                    Some(view) if self.accepted_by.len() >= quorum => Step::Decided(view.clone()),
+                    _ => Step::Nothing,
+                }
+            }
+            Word::Higher(ballot) if ballot > self.ballot => Step::GiveUp(ballot),
+            _ => Step::Nothing,
+        }
+    }
+}
+
+/// Which rule is broken on purpose, so that the model checker can show that it finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rules {
+    #[cfg(feature = "test-hooks")]
+    pub(crate) broken: Option<Broken>,
+}
+
+/// A rule that can be broken.
+#[cfg(feature = "test-hooks")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// A proposer of a view takes what others have accepted.
+    AdoptsWhatWasAccepted,
+    /// A majority decides a view.
+    NeedsMajority,
+    /// An acceptor that leaves has decided everything that it was asked for before another one begins.
+    RestsBeforeItLeaves,
+    /// A new acceptor begins behind the entries of the old one.
+    BeginsAfterTheLast,
+    /// A leader begins where the acceptor says.
+    LeaderLearnsFirst,
+    /// An entry that was asked for twice is decided once.
+    DecidesOnce,
+}
+
+macro_rules! rules {
+    ($($name:ident => $broken:ident;)*) => {
+        impl Rules {
+            $(
+                #[inline(always)]
+                pub(crate) const fn $name(self) -> bool {
+                    #[cfg(feature = "test-hooks")]
+                    return matches!(self.broken, Some(Broken::$broken));
+                    #[cfg(not(feature = "test-hooks"))]
+                    false
+                }
+            )*
+        }
+    };
+}
+
+rules! {
+    ignores_what_was_accepted => AdoptsWhatWasAccepted;
+    needs_no_majority => NeedsMajority;
+    replaces_at_once => RestsBeforeItLeaves;
+    begins_too_early => BeginsAfterTheLast;
+    leads_too_early => LeaderLearnsFirst;
+    decides_twice => DecidesOnce;
+}
+
+#[cfg(feature = "test-hooks")]
+impl Rules {
+    /// All rules but this one.
+    #[must_use]
+    pub const fn without(broken: Broken) -> Self {
+        Self { broken: Some(broken) }
+    }
+}

@@ -1,0 +1,57 @@
+//! Who is in a group, and in which role.
+
+use std::fmt;
+
+/// Members that a group has at most.
+pub const MEMBERS_MAX: usize = 64;
+
+/// A member: a place in the group, and which process it was that took it. A process that has ended, and its successor at
+/// the same place, are two members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// Its place, below [`MEMBERS_MAX`].
+    pub place: u8,
+    /// How many processes have had the place before.
+    pub life: u32,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.place, self.life)
+    }
+}
+
+/// A view: the members of a group, as agreed, and what they do. There is one view of each number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct View {
+    /// Views are numbered from 1.
+    pub number: u64,
+    /// The members, in their order, each once.
+    pub members: Vec<Member>,
+    /// The only one that asks the acceptor to accept.
+    pub leader: Member,
+    /// The only one that decides entries: what it publishes is decided.
+    pub acceptor: Member,
+    /// The first entry that this acceptor may decide. Those before it are decided.
+    pub start: u64,
+}
+
+impl View {
+    /// The first view of a group, which one process makes alone.
+    #[must_use]
+    pub fn first(founder: Member) -> Self {
+        Self { number: 1, members: vec![founder], leader: founder, acceptor: founder, start: 0 }
+    }
+
+    /// Whether somebody is a member.
+    #[must_use]
+    pub fn has(&self, member: Member) -> bool {
+        self.members.contains(&member)
+    }
+
+    /// How many members must agree on the next view: a majority, so that any two such sets have a member in common.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+}

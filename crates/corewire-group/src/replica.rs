@@ -1,0 +1,603 @@
+//! One member's part of the log, without input and output.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
+
+use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
+use crate::member::{Member, View};
+
+/// Entries that a message to a member which is behind has at most.
+const ENTRIES_PER_MESSAGE: usize = 64;
+
+/// A command with who has asked for it. A member's own commands are numbered from 1.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry<C> {
+    /// Who has asked for it.
+    pub from: Member,
+    /// Which of its commands it is.
+    pub number: u64,
+    /// What is decided.
+    pub command: C,
+}
+
+/// What one member says to another one. Between two members messages arrive in order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Message<C> {
+    /// To the leader: let this be decided.
+    Ask(Entry<C>),
+    /// The leader of this view, to its acceptor: decide this entry at this place.
+    Accept(u64, u64, Entry<C>),
+    /// About the view that follows the one with this number.
+    Next(u64, Word),
+    /// This view was decided: the answer to whoever speaks of an earlier one, too.
+    Decided(View),
+    /// Let me be a member. Asked of all.
+    Join,
+    /// I leave. Asked of all.
+    Leave,
+    /// What was decided from the first place on? Everything before the second one is: answer when you know it.
+    CatchUp(u64, u64),
+    /// This, from this place on.
+    Entries(u64, Vec<Entry<C>>),
+}
+
+/// What the acceptor says to all at once. Whoever is alive when it dies has all that it has said, or none of the others has
+/// more: a channel of several receivers keeps that promise.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Publication<C> {
+    /// I accept entries of the leader of the view with this number, at this place and behind it.
+    Begin(u64, u64),
+    /// This is decided at this place.
+    Learn(u64, Entry<C>),
+}
+
+/// What happens to a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input<C> {
+    /// Its program wants this decided.
+    Propose(C),
+    /// Another member, or one that will be, has said this.
+    Message(Member, Message<C>),
+    /// An acceptor has published this; the own publications come, too.
+    Publication(Publication<C>),
+    /// A process has ended, as the kernel says; everything that it had said before has come.
+    Gone(Member),
+    /// Its program leaves the group.
+    Leave,
+    /// Its program makes this member the leader, though the present one may live.
+    Lead,
+}
+
+/// What a member does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output<C> {
+    /// Sends a message.
+    Send(Member, Message<C>),
+    /// Publishes.
+    Publish(Publication<C>),
+    /// The entry at this place is decided. They come in order, each once.
+    Decided(u64, Entry<C>),
+    /// There is a new view.
+    View(View),
+}
+
+/// What an acceptor knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Accepting {
+    /// Whose leader's entries it takes.
+    view: u64,
+    next: u64,
+}
+
+/// What a leader knows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Leading {
+    /// The place of the next entry, once it is known.
+    next: Option<u64>,
+    /// Of each member the last command that has a place.
+    placed: BTreeMap<Member, u64>,
+}
+
+/// A member's part.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Replica<C> {
+    me: Member,
+    view: View,
+    rules: Rules,
+    /// Who has ended.
+    gone: BTreeSet<Member>,
+    /// Who wants to be a member, and who wants to be none.
+    joining: BTreeSet<Member>,
+    leaving: BTreeSet<Member>,
+    wants_to_lead: bool,
+    // The next view.
+    vote: Vote,
+    proposal: Option<Proposal>,
+    /// Whose higher ballot was met.
+    yields_to: Option<Ballot>,
+    // What was decided.
+    entries: Vec<Entry<C>>,
+    /// Entries behind a gap.
+    ahead: BTreeMap<u64, Entry<C>>,
+    /// The place behind the last one that any acceptor has spoken of.
+    spoken: u64,
+    /// Of each member the last command that was decided.
+    last: BTreeMap<Member, u64>,
+    /// Up to where whom was asked for what is missing.
+    asked: Option<(Member, u64)>,
+    /// What others have asked for, as far as it is not known here.
+    owed: BTreeMap<Member, (u64, u64)>,
+    /// The view of which an acceptor has said that it begins, and where.
+    begun: Option<(u64, u64)>,
+    // The own commands that are not decided.
+    own: VecDeque<Entry<C>>,
+    own_count: u64,
+    leading: Option<Leading>,
+    accepting: Option<Accepting>,
+}
+
+impl<C: Clone + Eq + Hash> Replica<C> {
+    /// A member that makes a group alone.
+    pub fn found(me: Member, rules: Rules, out: &mut impl FnMut(Output<C>)) -> Self {
+        let mut replica = Self::new(me, View::first(me), rules);
+        replica.take_roles(out);
+        replica
+    }
+
+    /// One of several founders, who agree on the first view beforehand.
+    pub fn of_view(me: Member, view: View, rules: Rules, out: &mut impl FnMut(Output<C>)) -> Self {
+        let mut replica = Self::new(me, view, rules);
+        replica.take_roles(out);
+        replica
+    }
+
+    /// One that would be a member of a group, of which it knows some members. What acceptors publish from now on comes.
+    pub fn join(
+        me: Member,
+        members: &[Member],
+        rules: Rules,
+        out: &mut impl FnMut(Output<C>),
+    ) -> Self {
+        for member in members {
+            out(Output::Send(*member, Message::Join));
+        }
+        let mut outside = View::first(me);
+        (outside.number, outside.members) = (0, Vec::new());
+        Self::new(me, outside, rules)
+    }
+
+    fn new(me: Member, view: View, rules: Rules) -> Self {
+        Self {
+            me,
+            view,
+            rules,
+            gone: BTreeSet::new(),
+            joining: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            wants_to_lead: false,
+            vote: Vote::default(),
+            proposal: None,
+            yields_to: None,
+            entries: Vec::new(),
+            ahead: BTreeMap::new(),
+            spoken: 0,
+            last: BTreeMap::new(),
+            asked: None,
+            owed: BTreeMap::new(),
+            begun: None,
+            own: VecDeque::new(),
+            own_count: 0,
+            leading: None,
+            accepting: None,
+        }
+    }
+
+    /// The present view, as far as this member knows.
+    #[must_use]
+    pub const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry<C>] {
+        &self.entries
+    }
+
+    /// How many of its own commands are not decided.
+    #[must_use]
+    pub fn undecided_count(&self) -> usize {
+        self.own.len()
+    }
+
+    fn next(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Something has happened.
+    pub fn handle(&mut self, input: Input<C>, out: &mut impl FnMut(Output<C>)) {
+        match input {
+            Input::Propose(command) => {
+                self.own_count += 1;
+                let entry = Entry { from: self.me, number: self.own_count, command };
+                self.own.push_back(entry.clone());
+                self.say(self.view.leader, Message::Ask(entry), out);
+            }
+            Input::Message(from, message) => self.hear(from, message, out),
+            Input::Publication(publication) => self.learn(publication, out),
+            Input::Gone(member) => {
+                self.gone.insert(member);
+                self.joining.remove(&member);
+                self.owed.remove(&member);
+                self.asked.take_if(|(asked, _)| *asked == member);
+                if self.yields_to.is_some_and(|ballot| ballot.place == member.place) {
+                    self.yields_to = None;
+                }
+                // It may have told only some of us.
+                self.tell_all(&Message::Decided(self.view.clone()), out);
+            }
+            Input::Leave => {
+                self.leaving.insert(self.me);
+                self.tell_all(&Message::Leave, out);
+            }
+            Input::Lead => {
+                self.wants_to_lead = self.view.has(self.me) && self.view.leader != self.me;
+            }
+        }
+        self.catch_up(out);
+        self.look_for_change(out);
+    }
+
+    /// Says something to a member, or to itself.
+    fn say(&mut self, to: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
+        if to == self.me {
+            self.hear(to, message, out);
+        } else if !self.gone.contains(&to) {
+            out(Output::Send(to, message));
+        }
+    }
+
+    fn tell_all(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
+        for member in self.view.members.clone() {
+            if member != self.me {
+                self.say(member, message.clone(), out);
+            }
+        }
+    }
+
+    fn hear(&mut self, from: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
+        match message {
+            Message::Ask(entry) => self.place(&entry, out),
+            Message::Accept(view, place, entry) => self.accept(from, view, place, entry, out),
+            Message::Next(number, word) => self.agree(from, number, word, out),
+            Message::Decided(view) => self.adopt(view, out),
+            Message::Join => {
+                if !self.view.has(from) && !self.gone.contains(&from) {
+                    self.joining.insert(from);
+                }
+            }
+            Message::Leave => _ = self.leaving.insert(from),
+            Message::CatchUp(first, until) => {
+                self.owed.insert(from, (first, until));
+                self.answer_owed(out);
+            }
+            Message::Entries(place, entries) => {
+                for (place, entry) in (place..).zip(entries) {
+                    self.learn(Publication::Learn(place, entry), out);
+                }
+            }
+        }
+    }
+
+    // The leader.
+
+    /// Gives an entry a place, and asks the acceptor to decide it there.
+    fn place(&mut self, entry: &Entry<C>, out: &mut impl FnMut(Output<C>)) {
+        // Before it is known which places are free nothing is placed: whoever has asked asks again.
+        let must_wait = self.must_rest();
+        let Some(leading) = &mut self.leading else { return };
+        let Some(next) = leading.next.filter(|_| !must_wait) else { return };
+        let placed = leading.placed.entry(entry.from).or_default();
+        // One that has a place already, or comes before one that was asked for in vain.
+        if entry.number != *placed + 1 && !self.rules.decides_twice() {
+            return;
+        }
+        *placed = entry.number;
+        leading.next = Some(next + 1);
+        let accept = Message::Accept(self.view.number, next, entry.clone());
+        self.say(self.view.acceptor, accept, out);
+    }
+
+    /// Before an acceptor leaves that lives, everything that it was asked for must be decided.
+    fn must_rest(&self) -> bool {
+        self.leaving.contains(&self.view.acceptor) && !self.gone.contains(&self.view.acceptor)
+    }
+
+    /// Whether the leader knows where it begins.
+    fn begin_to_lead(&mut self, out: &mut impl FnMut(Output<C>)) {
+        let next = self.next();
+        let Some(leading) = &mut self.leading else { return };
+        let begun = self.begun.filter(|(view, _)| *view == self.view.number);
+        let begun = if self.rules.leads_too_early() { Some((0, next)) } else { begun };
+        let Some((_, first)) = begun.filter(|_| leading.next.is_none()) else { return };
+        if next < first {
+            return;
+        }
+        leading.next = Some(first);
+        leading.placed = self.last.clone();
+        let (view, members) = (self.view.clone(), self.view.members.clone());
+        for member in members {
+            // Whoever has asked in vain asks again.
+            self.say(member, Message::Decided(view.clone()), out);
+        }
+        self.ask_again(out);
+    }
+
+    // The acceptor.
+
+    fn accept(
+        &mut self,
+        from: Member,
+        view: u64,
+        place: u64,
+        entry: Entry<C>,
+        out: &mut impl FnMut(Output<C>),
+    ) {
+        let Some(accepting) = &mut self.accepting else { return self.tell_view(from, out) };
+        if view != accepting.view {
+            return self.tell_view(from, out);
+        }
+        if place == accepting.next {
+            accepting.next = place + 1;
+            out(Output::Publish(Publication::Learn(place, entry)));
+        }
+    }
+
+    fn tell_view(&mut self, to: Member, out: &mut impl FnMut(Output<C>)) {
+        self.say(to, Message::Decided(self.view.clone()), out);
+    }
+
+    /// Begins to accept once everything before is known.
+    fn begin_to_accept(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if self.view.acceptor != self.me {
+            self.accepting = None;
+            return;
+        }
+        let number = self.view.number;
+        let next = match self.accepting {
+            Some(Accepting { view, .. }) if view == number => return,
+            Some(Accepting { next, .. }) => next,
+            None if self.next() < self.view.start && !self.rules.begins_too_early() => return,
+            None => self.view.start,
+        };
+        self.accepting = Some(Accepting { view: number, next });
+        out(Output::Publish(Publication::Begin(number, next)));
+    }
+
+    // Everybody.
+
+    fn learn(&mut self, publication: Publication<C>, out: &mut impl FnMut(Output<C>)) {
+        match publication {
+            Publication::Begin(view, first) => {
+                self.spoken = self.spoken.max(first);
+                if self.begun.is_none_or(|(begun, _)| begun < view) {
+                    self.begun = Some((view, first));
+                }
+            }
+            Publication::Learn(place, entry) => {
+                self.spoken = self.spoken.max(place + 1);
+                if place >= self.next() {
+                    self.ahead.insert(place, entry);
+                }
+                while let Some(entry) = self.ahead.remove(&self.next()) {
+                    self.decide(entry, out);
+                }
+            }
+        }
+        self.begin_to_accept(out);
+        self.begin_to_lead(out);
+        self.answer_owed(out);
+    }
+
+    /// Asks for what is missing: what an acceptor has spoken of, and this member was not there to hear.
+    fn catch_up(&mut self, out: &mut impl FnMut(Output<C>)) {
+        let (next, until) = (self.next(), self.spoken);
+        if next >= until || self.asked.is_some_and(|(_, asked)| asked >= until) {
+            return;
+        }
+        let View { members, leader, acceptor, .. } = &self.view;
+        let can_answer = |one: &&Member| **one != self.me && !self.gone.contains(one);
+        let whom = [acceptor, leader].into_iter().chain(members).find(can_answer).copied();
+        if let Some(whom) = whom {
+            self.asked = Some((whom, until));
+            self.say(whom, Message::CatchUp(next, until), out);
+        }
+    }
+
+    /// Answers those whose questions can be answered now.
+    fn answer_owed(&mut self, out: &mut impl FnMut(Output<C>)) {
+        let next = self.next();
+        let ready = self.owed.iter().filter(|(_, (_, until))| *until <= next);
+        let ready: Vec<_> = ready.map(|(member, (first, _))| (*member, *first)).collect();
+        for (member, first) in ready {
+            self.owed.remove(&member);
+            let at = usize::try_from(first).unwrap_or(usize::MAX);
+            let parts = self.entries.get(at..).unwrap_or_default().chunks(ENTRIES_PER_MESSAGE);
+            let parts: Vec<_> = parts.map(<[_]>::to_vec).collect();
+            for (first, part) in (first..).step_by(ENTRIES_PER_MESSAGE).zip(parts) {
+                self.say(member, Message::Entries(first, part), out);
+            }
+        }
+    }
+
+    fn decide(&mut self, entry: Entry<C>, out: &mut impl FnMut(Output<C>)) {
+        if entry.from == self.me {
+            self.own.retain(|own| own.number != entry.number);
+        }
+        let last = self.last.entry(entry.from).or_default();
+        *last = entry.number.max(*last);
+        let place = self.next();
+        self.entries.push(entry.clone());
+        out(Output::Decided(place, entry));
+    }
+
+    /// Asks the leader for what is not decided.
+    fn ask_again(&mut self, out: &mut impl FnMut(Output<C>)) {
+        for entry in self.own.clone() {
+            self.say(self.view.leader, Message::Ask(entry), out);
+        }
+    }
+
+    // The next view.
+
+    fn adopt(&mut self, view: View, out: &mut impl FnMut(Output<C>)) {
+        if view.number == self.view.number {
+            // The leader has begun.
+            if view.leader != self.me {
+                self.ask_again(out);
+            }
+            return;
+        }
+        if view.number < self.view.number {
+            return;
+        }
+        self.view = view;
+        (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
+        self.joining.retain(|member| !self.view.has(*member));
+        self.leaving.retain(|member| self.view.has(*member));
+        self.wants_to_lead &= self.view.leader != self.me;
+        self.spoken = self.spoken.max(self.view.start);
+        out(Output::View(self.view.clone()));
+        self.take_roles(out);
+        self.ask_again(out);
+    }
+
+    fn take_roles(&mut self, out: &mut impl FnMut(Output<C>)) {
+        let leads = self.view.leader == self.me;
+        self.leading = leads.then(|| Leading { next: None, placed: BTreeMap::new() });
+        self.begin_to_accept(out);
+        self.begin_to_lead(out);
+    }
+
+    /// Proposes another view if one is needed, and if it is for this member to do so.
+    fn look_for_change(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if self.proposal.is_some() || self.yields_to.is_some() || !self.view.has(self.me) {
+            return;
+        }
+        let lives = |member: &Member| !self.gone.contains(member);
+        let View { members, leader, .. } = &self.view;
+        let coordinator = match lives(leader) {
+            true => Some(leader),
+            false => members.iter().find(|member| lives(member)),
+        };
+        if coordinator != Some(&self.me) && !self.wants_to_lead {
+            return;
+        }
+        let Some(wanted) = self.wanted() else { return };
+        let round = self.vote.promised.round + 1;
+        let ballot = Ballot { round, place: self.me.place };
+        self.proposal = Some(Proposal::new(ballot, wanted));
+        self.tell_voters(&Word::Prepare(ballot), out);
+    }
+
+    /// The view that is needed now, if it is not the present one.
+    fn wanted(&self) -> Option<View> {
+        let View { number, members, leader, acceptor, start } = &self.view;
+        let lives = |member: &Member| !self.gone.contains(member);
+        let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
+        let leads = self.leading.as_ref().is_some_and(|leading| leading.next.is_some());
+        let has_rested =
+            leads && self.leading.as_ref().and_then(|one| one.next) == Some(self.next());
+        // An acceptor that lives is replaced by the leader alone, once it has decided everything.
+        let keeps_acceptor = match (lives(acceptor), stays(acceptor)) {
+            (false, _) => false,
+            (true, true) => true,
+            (true, false) => !has_rested && !self.rules.replaces_at_once(),
+        };
+        let mut next: Vec<Member> = members
+            .iter()
+            .filter(|member| stays(member) || keeps_acceptor && *member == acceptor)
+            .chain(self.joining.iter().filter(|member| lives(member)))
+            .copied()
+            .collect();
+        next.sort();
+        next.dedup();
+        let other = |than: Member| {
+            let remaining = || next.iter().filter(|member| stays(member));
+            remaining().find(|member| **member != than).or_else(|| remaining().next()).copied()
+        };
+        let next_leader = match stays(leader) {
+            _ if self.wants_to_lead => self.me,
+            true => *leader,
+            false => other(*acceptor)?,
+        };
+        let next_acceptor = if keeps_acceptor { *acceptor } else { other(next_leader)? };
+        let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
+        let start = if next_acceptor == *acceptor { *start } else { self.first_of_next_acceptor() };
+        is_new.then_some(View {
+            number: number + 1,
+            members: next,
+            leader: next_leader,
+            acceptor: next_acceptor,
+            start,
+        })
+    }
+
+    /// Everything that the acceptor has decided has come: it has ended, or has rested.
+    fn first_of_next_acceptor(&self) -> u64 {
+        if self.rules.begins_too_early() {
+            return self.spoken.saturating_sub(1);
+        }
+        self.spoken
+    }
+
+    fn tell_voters(&mut self, word: &Word, out: &mut impl FnMut(Output<C>)) {
+        let number = self.view.number;
+        for member in self.view.members.clone() {
+            // A view may be decided meanwhile.
+            if self.view.number == number {
+                self.say(member, Message::Next(number, word.clone()), out);
+            }
+        }
+    }
+
+    /// A word about the next view.
+    fn agree(&mut self, from: Member, number: u64, word: Word, out: &mut impl FnMut(Output<C>)) {
+        if number < self.view.number {
+            return self.tell_view(from, out);
+        }
+        // One who knows a later view tells it by itself.
+        if number > self.view.number || !self.view.has(self.me) {
+            return;
+        }
+        if let Some(answer) = self.vote.answer(&word) {
+            return self.say(from, Message::Next(number, answer), out);
+        }
+        let quorum = self.view.quorum() - usize::from(self.rules.needs_no_majority());
+        let Some(proposal) = &mut self.proposal else { return };
+        match proposal.hear(from, word, quorum, &self.rules) {
+            Step::Nothing => {}
+            Step::Say(word) => self.tell_voters(&word, out),
+            Step::GiveUp(ballot) => {
+                self.proposal = None;
+                let owner = self.view.members.iter().find(|one| one.place == ballot.place);
+                self.yields_to = Some(ballot).filter(|_| {
+                    owner.is_some_and(|owner| !self.gone.contains(owner) && *owner != self.me)
+                });
+                if self.yields_to.is_none() {
+                    self.vote.promised.round = self.vote.promised.round.max(ballot.round);
+                }
+            }
+            Step::Decided(view) => {
+                let told: BTreeSet<Member> =
+                    self.view.members.iter().chain(&view.members).copied().collect();
+                for member in told {
+                    if member != self.me {
+                        self.say(member, Message::Decided(view.clone()), out);
+                    }
+                }
+                self.adopt(view, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A world of members whose messages come, and whose processes die, in every order that can be.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use corewire_group::{Entry, Input, Member, Message, Output, Publication, Replica, Rules, View};
+use stateright::{Model, Property};
+
+/// What is decided: a number.
+type Command = u8;
+
+/// What a world may do.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Members at the beginning.
+    pub members: u8,
+    /// Processes that start later, and want to be members.
+    pub late: u8,
+    /// Commands that programs want decided.
+    pub commands: u8,
+    /// Processes that die.
+    pub deaths: u8,
+    /// Members that leave.
+    pub leaves: u8,
+    /// Times that a member takes the lead from one that lives.
+    pub takes: u8,
+    /// The rules.
+    pub rules: Rules,
+}
+
+/// A state of the world.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    replicas: BTreeMap<Member, Replica<Command>>,
+    /// Those that have died are in it, too.
+    dead: BTreeSet<Member>,
+    queues: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
+    /// What each acceptor has published, and how much of it each member has read.
+    streams: BTreeMap<Member, Vec<Publication<Command>>>,
+    read: BTreeMap<(Member, Member), usize>,
+    /// Who knows of whose death.
+    noticed: BTreeSet<(Member, Member)>,
+    /// What anybody has ever decided, by place.
+    decided: BTreeMap<u64, Entry<Command>>,
+    /// What anybody has ever taken for the view of a number.
+    views: BTreeMap<u64, View>,
+    commands: u8,
+    late: u8,
+    deaths: u8,
+    leaves: u8,
+    takes: u8,
+    is_broken: bool,
+}
+
+/// What happens next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// The next message between two members comes.
+    Deliver(Member, Member),
+    /// A member reads what another one has published.
+    Read(Member, Member),
+    /// A member learns that another one has died.
+    Notice(Member, Member),
+    /// A process starts that would be a member, at this place.
+    Start(u8),
+    /// A program wants a command decided.
+    Propose(Member),
+    /// A member leaves.
+    Leave(Member),
+    /// A member takes the lead.
+    Lead(Member),
+    /// A process dies.
+    Die(Member),
+    /// A process dies in the middle of what it does when the next message comes, after so many outputs.
+    DieInside(Member, Member, usize),
+}
+
+impl World {
+    fn new(limits: &Limits) -> Self {
+        let member = |place| Member { place, life: 0 };
+        let members: Vec<Member> = (0..limits.members).map(member).collect();
+        let acceptor = members[1 % members.len()];
+        let view =
+            View { number: 1, leader: members[0], acceptor, start: 0, members: members.clone() };
+        let mut world = Self {
+            replicas: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            queues: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            read: BTreeMap::new(),
+            noticed: BTreeSet::new(),
+            decided: BTreeMap::new(),
+            views: BTreeMap::new(),
+            commands: limits.commands,
+            late: limits.late,
+            deaths: limits.deaths,
+            leaves: limits.leaves,
+            takes: limits.takes,
+            is_broken: false,
+        };
+        for me in members {
+            let mut outputs = Vec::new();
+            let out = &mut |output| outputs.push(output);
+            let replica = Replica::of_view(me, view.clone(), limits.rules, out);
+            world.replicas.insert(me, replica);
+            world.apply(me, outputs);
+        }
+        world
+    }
+
+    /// A process starts that would be a member. It reads what is published from now on.
+    fn start(&mut self, place: u8, rules: Rules) {
+        let me = Member { place, life: 0 };
+        for (publisher, stream) in &self.streams {
+            self.read.insert((me, *publisher), stream.len());
+        }
+        let members: Vec<Member> = self.replicas.keys().copied().collect();
+        let mut outputs = Vec::new();
+        let replica = Replica::join(me, &members, rules, &mut |output| outputs.push(output));
+        self.replicas.insert(me, replica);
+        self.apply(me, outputs);
+    }
+
+    fn lives(&self, member: Member) -> bool {
+        !self.dead.contains(&member)
+    }
+
+    fn apply(&mut self, me: Member, outputs: Vec<Output<Command>>) {
+        for output in outputs {
+            match output {
+                Output::Send(to, message) => {
+                    if self.lives(to) {
+                        self.queues.entry((me, to)).or_default().push_back(message);
+                    }
+                }
+                Output::Publish(publication) => {
+                    self.streams.entry(me).or_default().push(publication);
+                }
+                Output::Decided(place, entry) => {
+                    // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
+                    let found = self.decided.entry(place).or_insert_with(|| entry.clone());
+                    self.is_broken |= *found != entry;
+                    let places = self.decided.values().filter(|one| **one == entry).count();
+                    self.is_broken |= places != 1;
+                }
+                Output::View(view) => {
+                    let found = self.views.entry(view.number).or_insert_with(|| view.clone());
+                    self.is_broken |= *found != view;
+                }
+            }
+        }
+    }
+
+    /// What a member does, with its outputs.
+    fn outputs(&mut self, me: Member, input: Input<Command>) -> Vec<Output<Command>> {
+        let mut outputs = Vec::new();
+        if let Some(replica) = self.replicas.get_mut(&me) {
+            replica.handle(input, &mut |output| outputs.push(output));
+        }
+        outputs
+    }
+
+    fn step(&mut self, me: Member, input: Input<Command>) {
+        let outputs = self.outputs(me, input);
+        self.apply(me, outputs);
+    }
+
+    fn unread(&self, reader: Member, publisher: Member) -> Option<&Publication<Command>> {
+        let at = self.read.get(&(reader, publisher)).copied().unwrap_or(0);
+        self.streams.get(&publisher)?.get(at)
+    }
+
+    fn take_message(&mut self, from: Member, to: Member) -> Option<Message<Command>> {
+        let queue = self.queues.get_mut(&(from, to))?;
+        let message = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&(from, to));
+        }
+        message
+    }
+
+    fn die(&mut self, member: Member) {
+        self.dead.insert(member);
+        self.replicas.remove(&member);
+        self.queues.retain(|(_, to), _| *to != member);
+        self.read.retain(|(reader, _), _| *reader != member);
+        self.noticed.retain(|(reader, _)| *reader != member);
+    }
+
+    /// Whether nothing more can happen by itself.
+    fn is_settled(&self) -> bool {
+        let readers = || self.replicas.keys();
+        self.queues.is_empty()
+            && readers().all(|reader| {
+                self.streams.keys().all(|publisher| self.unread(*reader, *publisher).is_none())
+                    && self.dead.iter().all(|dead| self.noticed.contains(&(*reader, *dead)))
+            })
+    }
+
+    /// Whether enough live for the group to go on, and everything is decided that a live member wants.
+    fn has_gone_on(&self) -> bool {
+        let latest = self.replicas.values().map(Replica::view).max_by_key(|view| view.number);
+        let Some(view) = latest else { return true };
+        let living = view.members.iter().filter(|member| self.lives(**member)).count();
+        if living < view.quorum() {
+            return true;
+        }
+        let members = view.members.iter().filter_map(|member| self.replicas.get(member));
+        let count = self.decided.len();
+        let members_have_all = members.clone().all(|replica| {
+            replica.undecided_count() == 0
+                && replica.view() == view
+                && replica.entries().len() == count
+        });
+        // Whoever would be a member is one, unless all that it has asked have died.
+        let asked = |one: &Member| self.replicas.keys().any(|other| other != one);
+        let all_are_in = self
+            .replicas
+            .iter()
+            .all(|(one, replica)| view.has(*one) || replica.view().number > 0 || !asked(one));
+        members_have_all && all_are_in && self.lives(view.leader) && self.lives(view.acceptor)
+    }
+}
+
+impl Model for Limits {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.late > 0 && !world.replicas.is_empty() {
+            actions.push(Action::Start(self.members + world.late - 1));
+        }
+        let may_die = |member: &Member| world.deaths > 0 && world.lives(*member);
+        for (&(from, to), queue) in &world.queues {
+            let Some(message) = queue.front() else { continue };
+            actions.push(Action::Deliver(from, to));
+            if may_die(&to) {
+                let count = {
+                    let mut outputs = 0;
+                    if let Some(mut replica) = world.replicas.get(&to).cloned() {
+                        let input = Input::Message(from, message.clone());
+                        replica.handle(input, &mut |_| outputs += 1);
+                    }
+                    outputs
+                };
+                // Before and behind everything it does is `Die`.
+                actions.extend((1..count).map(|kept| Action::DieInside(from, to, kept)));
+            }
+        }
+        for &reader in world.replicas.keys() {
+            for &publisher in world.streams.keys() {
+                if world.unread(reader, publisher).is_some() {
+                    actions.push(Action::Read(reader, publisher));
+                }
+            }
+            for &dead in &world.dead {
+                let has_all = !world.queues.contains_key(&(dead, reader))
+                    && world.unread(reader, dead).is_none();
+                if has_all && !world.noticed.contains(&(reader, dead)) {
+                    actions.push(Action::Notice(reader, dead));
+                }
+            }
+            let is_member = world.replicas.get(&reader).is_some_and(|one| one.view().has(reader));
+            if world.commands > 0 && is_member {
+                actions.push(Action::Propose(reader));
+            }
+            if world.leaves > 0 && is_member {
+                actions.push(Action::Leave(reader));
+            }
+            if world.takes > 0 && is_member {
+                actions.push(Action::Lead(reader));
+            }
+            if may_die(&reader) {
+                actions.push(Action::Die(reader));
+            }
+        }
+    }
+
+    fn next_state(&self, before: &World, action: Action) -> Option<World> {
+        let mut world = before.clone();
+        match action {
+            Action::Deliver(from, to) => {
+                let message = world.take_message(from, to)?;
+                world.step(to, Input::Message(from, message));
+            }
+            Action::Read(reader, publisher) => {
+                let publication = world.unread(reader, publisher)?.clone();
+                *world.read.entry((reader, publisher)).or_default() += 1;
+                world.step(reader, Input::Publication(publication));
+            }
+            Action::Notice(reader, dead) => {
+                world.noticed.insert((reader, dead));
+                world.step(reader, Input::Gone(dead));
+            }
+            Action::Start(place) => {
+                world.late -= 1;
+                world.start(place, self.rules);
+            }
+            Action::Propose(member) => {
+                world.commands -= 1;
+                let command = world.commands;
+                world.step(member, Input::Propose(command));
+            }
+            Action::Leave(member) => {
+                world.leaves -= 1;
+                world.step(member, Input::Leave);
+            }
+            Action::Lead(member) => {
+                world.takes -= 1;
+                world.step(member, Input::Lead);
+            }
+            Action::Die(member) => {
+                world.deaths -= 1;
+                world.die(member);
+            }
+            Action::DieInside(from, to, kept) => {
+                let message = world.take_message(from, to)?;
+                let mut outputs = world.outputs(to, Input::Message(from, message));
+                outputs.truncate(kept);
+                world.deaths -= 1;
+                world.apply(to, outputs);
+                world.die(to);
+            }
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "one view of each number, one entry at each place",
+                |_, world: &World| !world.is_broken,
+            ),
+            Property::always("what is settled has gone on", |_, world: &World| {
+                !world.is_settled() || world.has_gone_on()
+            }),
+        ]
+    }
+}

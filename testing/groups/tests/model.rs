@@ -1,0 +1,82 @@
+//! The model checker over the source of the log.
+
+use corewire_group::{Broken, Rules};
+use corewire_groups::Limits;
+use stateright::{Checker, Model};
+
+/// Three replicas, one command, one death.
+fn three() -> Limits {
+    Limits {
+        members: 3,
+        late: 0,
+        commands: 1,
+        deaths: 1,
+        leaves: 0,
+        takes: 0,
+        rules: Rules::default(),
+    }
+}
+
+/// How many states are walked through at most, those that are met again included: `COREWIRE_GROUP_STATES`.
+fn states_max() -> usize {
+    let states = std::env::var("COREWIRE_GROUP_STATES").ok();
+    states.map_or(200_000, |states| states.parse().unwrap())
+}
+
+#[track_caller]
+fn holds(limits: Limits) {
+    let max = states_max();
+    let checker = limits.checker().threads(2).target_state_count(max).spawn_bfs().join();
+    let is_all = checker.state_count() < max;
+    println!("{} states{}", checker.unique_state_count(), if is_all { "" } else { ", and more" });
+    if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        panic!("{name}: {:#?}\n{:#?}", path.last_state(), path.clone().into_actions());
+    }
+}
+
+#[test]
+fn three_replicas_agree_and_go_on_when_one_dies() {
+    holds(three());
+}
+
+#[test]
+fn three_replicas_agree_on_two_commands() {
+    holds(Limits { commands: 2, deaths: 1, ..three() });
+}
+
+#[test]
+fn a_leader_is_replaced_while_it_lives() {
+    holds(Limits { commands: 1, deaths: 0, takes: 1, ..three() });
+    holds(Limits { commands: 1, deaths: 1, takes: 1, ..three() });
+}
+
+#[test]
+fn members_come_and_go() {
+    holds(Limits { members: 2, late: 1, deaths: 0, leaves: 1, ..three() });
+    holds(Limits { members: 3, deaths: 1, leaves: 1, ..three() });
+    holds(Limits { members: 2, late: 1, deaths: 1, ..three() });
+}
+
+/// Whether the checker finds what a broken rule does: some deep down, some beside many states.
+fn is_found(limits: Limits, broken: Broken) -> bool {
+    let limits = Limits { rules: Rules::without(broken), ..limits };
+    let checker = |most| limits.clone().checker().threads(2).target_state_count(most);
+    !checker(300_000).spawn_dfs().join().discoveries().is_empty()
+        || !checker(3_000_000).spawn_bfs().join().discoveries().is_empty()
+}
+
+#[test]
+fn rules_that_are_broken_are_found() {
+    let two = Limits { commands: 2, ..three() };
+    let takes = Limits { commands: 0, deaths: 0, takes: 2, ..three() };
+    for (broken, limits) in [
+        (Broken::DecidesOnce, three()),
+        (Broken::BeginsAfterTheLast, two.clone()),
+        (Broken::LeaderLearnsFirst, two.clone()),
+        (Broken::RestsBeforeItLeaves, Limits { members: 2, deaths: 0, leaves: 1, ..two }),
+        (Broken::NeedsMajority, takes.clone()),
+        (Broken::AdoptsWhatWasAccepted, takes),
+    ] {
+        assert!(is_found(limits, broken), "{broken:?}");
+    }
+}
