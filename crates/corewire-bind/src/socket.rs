@@ -115,11 +115,20 @@ pub(crate) fn send_packet(
     Ok(())
 }
 
-/// Receives a packet: its length, and its descriptors, `None` if this process may not open more. Never waits.
+/// A packet that was received.
+pub(crate) struct RawPacket {
+    pub(crate) bytes: usize,
+    /// Its descriptors, or those of them that this process could open.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Whether all are there.
+    pub(crate) is_whole: bool,
+}
+
+/// Receives a packet. Never waits.
 pub(crate) fn receive_packet(
     socket: impl AsFd,
     buffer: &mut [u8],
-) -> Result<(usize, Option<Vec<OwnedFd>>), SocketError> {
+) -> Result<RawPacket, SocketError> {
     let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -136,10 +145,11 @@ pub(crate) fn receive_packet(
             descriptors.extend(found);
         }
     }
-    let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
+    let is_whole = !got.flags.contains(ReturnFlags::CTRUNC);
     match got.bytes {
-        0 => Err(SocketError::Closed),
-        bytes => Ok((bytes, descriptors)),
+        // An empty packet with descriptors is one all the same.
+        0 if descriptors.is_empty() && is_whole => Err(SocketError::Closed),
+        bytes => Ok(RawPacket { bytes, descriptors, is_whole }),
     }
 }
 
@@ -163,7 +173,8 @@ impl Receiver {
     ) -> Result<(&[u8], Option<Vec<OwnedFd>>), SocketError> {
         // One byte more shows which packets are too long.
         self.packet.resize(PACKET_BYTES_MAX + 1, 0);
-        let (bytes, descriptors) = receive_packet(socket, &mut self.packet)?;
+        let RawPacket { bytes, descriptors, is_whole } = receive_packet(socket, &mut self.packet)?;
+        let descriptors = is_whole.then_some(descriptors);
         Ok((self.packet.get(..bytes).unwrap_or_default(), descriptors))
     }
 }

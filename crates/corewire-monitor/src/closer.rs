@@ -1,5 +1,6 @@
-//! Where descriptors that neighbours have sent, and the sockets of neighbours, are closed: in a thread for each user, and
-//! for each other monitor, which passes on what users have sent.
+//! Where descriptors that neighbours have sent, and the sockets of neighbours, are closed: in a thread for each user. Of
+//! what comes from other monitors it is known for which circuit it is: a thread for all circuits of a client's user closes
+//! what clients have sent, and one for each service what services have.
 //!
 //! A close can take as long as somebody else likes: that of a socket which lingers, of a file whose file system is a
 //! process or another machine, or of a socket in which such descriptors wait. The monitor's own thread must not wait for
@@ -13,45 +14,50 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use corewire::Connection;
-use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown};
 
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(1);
 /// What may wait for one user's thread while more is read of that user.
 const WAITING_MAX: usize = 256;
-/// The same for another monitor. Before, its descriptors count as lost, and everything else goes on.
-const WAITING_OF_MONITOR_MAX: usize = 4096;
 /// How long one close may take before the user's connections end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The closers of all users that have, or had, a connection.
+/// Whose descriptors are closed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    /// A user's who has a connection.
+    User(u32),
+    /// A user's who is behind another monitor.
+    Client(u32),
+    /// A service's that is behind another monitor.
+    Service(Arc<str>),
+    /// Another monitor's.
+    Monitor,
+}
+
+/// The closers of everybody who has, or had, something to close.
 #[derive(Debug)]
 pub(crate) struct Closers {
-    of_users: BTreeMap<u32, Arc<Closer>>,
+    all: BTreeMap<Whose, Arc<Closer>>,
     wake: Arc<OwnedFd>,
 }
 
 impl Closers {
     /// `wake` is written when a user's thread that was awaited has caught up.
     pub(crate) const fn new(wake: Arc<OwnedFd>) -> Self {
-        Self { of_users: BTreeMap::new(), wake }
+        Self { all: BTreeMap::new(), wake }
     }
 
-    /// That of a user.
-    pub(crate) fn of(&mut self, uid: u32) -> Arc<Closer> {
+    pub(crate) fn of(&mut self, whose: Whose) -> Arc<Closer> {
         let wake = &self.wake;
-        Arc::clone(self.of_users.entry(uid).or_insert_with(|| Closer::new(wake)))
-    }
-
-    /// One more, for another monitor.
-    pub(crate) fn one_more(&self) -> Arc<Closer> {
-        Closer::new(&self.wake)
+        Arc::clone(self.all.entry(whose).or_insert_with(|| Closer::new(wake)))
     }
 
     /// Forgets those that nobody needs.
     pub(crate) fn tidy(&mut self) {
-        self.of_users.retain(|_, closer| Arc::strong_count(closer) > 1);
+        self.all.retain(|_, closer| Arc::strong_count(closer) > 1);
     }
 }
 
@@ -90,14 +96,14 @@ impl Closer {
     }
 
     /// Whether much waits to be closed.
-    fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.lock().queue.len() > WAITING_MAX
     }
 
-    /// Whether more waits. If so, the monitor is woken when that changes.
-    fn is_behind(&self, waiting_max: usize) -> bool {
+    /// The same; if so, the monitor is woken when that changes.
+    fn is_behind(&self) -> bool {
         let mut state = self.lock();
-        state.is_awaited |= state.queue.len() > waiting_max;
+        state.is_awaited |= state.queue.len() > WAITING_MAX;
         state.is_awaited
     }
 
@@ -211,48 +217,37 @@ impl Socket {
         Self { connection, closer, is_of_monitor: false, uid, gid, pid }
     }
 
-    /// It is that of another monitor, with a closer of its own.
+    /// It is that of another monitor, with such a closer.
     pub(crate) fn set_monitor(&mut self, closer: Arc<Closer>) {
         (self.closer, self.is_of_monitor) = (closer, true);
+    }
+
+    /// Whether it is that of another monitor.
+    pub(crate) const fn is_of_monitor(&self) -> bool {
+        self.is_of_monitor
     }
 
     pub(crate) const fn closer(&self) -> &Arc<Closer> {
         &self.closer
     }
 
-    /// Whether nothing more must be read of it now: what was read must be closed first.
+    /// Whether nothing more must be read of it now: what was read must be closed first. Thousands share the socket of
+    /// another monitor, which is always read.
     pub(crate) fn must_rest(&self) -> bool {
-        let max = if self.is_of_monitor { WAITING_OF_MONITOR_MAX } else { WAITING_MAX };
-        self.closer.is_behind(max)
-    }
-
-    /// Whether descriptors that come count as lost.
-    pub(crate) fn takes_no_descriptors(&self) -> bool {
-        self.is_of_monitor && self.closer.is_busy()
+        !self.is_of_monitor && self.closer.is_behind()
     }
 }
 
-/// What is in a socket that was not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unread {
-    Nothing,
-    /// The end, or an empty packet.
-    End,
-    Something,
-}
-
-impl Unread {
-    fn of(connection: &Connection) -> Self {
-        let (mut byte, mut none) = ([0], RecvAncillaryBuffer::default());
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recvmsg(connection, &mut [IoSliceMut::new(&mut byte)], &mut none, flags) {
-            // Descriptors, for which there was no room.
-            Ok(peeked) if peeked.flags.contains(ReturnFlags::CTRUNC) => Self::Something,
-            Ok(peeked) if peeked.bytes == 0 => Self::End,
-            Err(Errno::AGAIN) => Self::Nothing,
-            _ => Self::Something,
-        }
+/// Whether a socket that takes nothing more has nothing that was not read.
+fn is_empty(connection: &Connection) -> bool {
+    // From now on any packet has something for which there is no room here, an empty one, too; the end has not.
+    if set_socket_passcred(connection, true).is_err() {
+        return false;
     }
+    let (mut byte, mut none) = ([0], RecvAncillaryBuffer::default());
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let peeked = recvmsg(connection, &mut [IoSliceMut::new(&mut byte)], &mut none, flags);
+    peeked.is_ok_and(|peeked| peeked.bytes == 0 && !peeked.flags.contains(ReturnFlags::CTRUNC))
 }
 
 impl AsFd for Socket {
@@ -267,10 +262,9 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            let was_empty = Unread::of(&connection) == Unread::Nothing;
             let _ = shutdown(&connection, Shutdown::Both);
-            // Nothing in it can take long to close.
-            match was_empty && Unread::of(&connection) == Unread::End {
+            // Then nothing in it can take long to close.
+            match is_empty(&connection) {
                 true => drop(connection),
                 false => self.closer.close(Box::new(connection)),
             }

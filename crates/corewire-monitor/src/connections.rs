@@ -1,16 +1,19 @@
 //! Connections: how neighbours come, and what they say in their control lanes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire::Peer;
-use corewire_bind::circuit::lane::{ControlLane, LaneEnd, UNSENT_BYTES_MAX, receive_frame};
+use corewire_bind::circuit::lane::{Any, ControlLane, LaneEnd, UNSENT_BYTES_MAX, receive_frame};
 use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
 use corewire_layout::circuit::{Label, NodeId, data_of_packet};
-use corewire_route::{LinkId, Neighbour, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires};
+use corewire_route::{
+    LinkId, Neighbour, Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
+};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use crate::closer::{Handed, Socket};
+use crate::closer::{Handed, Socket, Whose};
 use crate::links::{DataLane, LinkIo, Out};
 use crate::monitor::{Monitor, PROGRAMS, TRUNK};
 use crate::shown::{Circuits, Routes};
@@ -22,6 +25,8 @@ const CONNECTIONS_OF_USER_MAX: usize = 64;
 /// Bytes of packets that wait for a process of another user. Beyond that its link ends.
 const UNSENT_BYTES_OF_FOREIGN_MAX: usize = 8 * WAITING_BYTES_OF_FOREIGN_MAX;
 const _: () = assert!(UNSENT_BYTES_MAX == 8 * WAITING_BYTES_MAX);
+/// Connections that are accepted before others have their turn.
+const ACCEPTED_PER_TURN: usize = 16;
 /// Packets of one connection before the others have their turn.
 const PACKETS_PER_TURN: usize = 64;
 
@@ -57,16 +62,6 @@ pub(crate) struct Connection {
 type Received = (Packet, Option<Vec<Handed>>);
 
 impl Connection {
-    /// The next packet; `None` if nothing has come.
-    fn receive(&mut self) -> Result<Option<Received>, LaneEnd> {
-        let Some((packet, descriptors)) = self.lane.receive_any()? else { return Ok(None) };
-        let closer = self.lane.socket().closer();
-        let rights = descriptors.map(|all| Handed::all(all, closer));
-        let rights =
-            rights.filter(|all| all.is_empty() || !self.lane.socket().takes_no_descriptors());
-        Ok(Some((packet?, rights)))
-    }
-
     fn origin(&self) -> Origin {
         let &Socket { uid, gid, pid, .. } = self.lane.socket();
         Origin { uid, gid, pid }
@@ -83,7 +78,7 @@ impl Out {
         self.last_key += 1;
         let key = self.last_key;
         let flags = EventFlags::IN | EventFlags::RDHUP;
-        let closer = self.closers.of(socket.uid());
+        let closer = self.closers.of(Whose::User(socket.uid()));
         let socket = Socket::new(socket, closer);
         epoll::add(&self.set, &socket, EventData::new_u64(key), flags).ok()?;
         let is_foreign = socket.uid != corewire_os::process::effective_uid();
@@ -109,7 +104,9 @@ impl Out {
 impl Monitor {
     /// Accepts what waits.
     pub(crate) fn accept(&mut self) {
-        while let Ok(Some(socket)) = self.listener.try_accept() {
+        // Those that connect all the time must not hold up what is connected.
+        for _ in 0..ACCEPTED_PER_TURN {
+            let Ok(Some(socket)) = self.listener.try_accept() else { return };
             let uid = socket.uid();
             let of_user = |one: &&Connection| one.lane.socket().uid == uid;
             let count = self.out.connections.values().filter(of_user).count();
@@ -119,7 +116,7 @@ impl Monitor {
             if is_foreign && count >= CONNECTIONS_OF_USER_MAX {
                 let reason = format!("user {uid} has {count} connections, as many as it can have");
                 self.out.refuse(key, &reason);
-            } else if is_foreign && self.out.closers.of(uid).is_stuck(Instant::now()) {
+            } else if is_foreign && self.out.closers.of(Whose::User(uid)).is_stuck(Instant::now()) {
                 let reason = format!("what user {uid} has sent takes too long to close");
                 self.out.refuse(key, &reason);
             }
@@ -163,13 +160,16 @@ impl Monitor {
             if connection.lane.socket().must_rest() {
                 return self.out.hold(key);
             }
-            match connection.receive() {
+            match connection.lane.receive_any() {
                 Ok(None) => return,
-                Ok(Some(received)) => {
-                    if let Err(reason) = self.handle_packet(key, received) {
-                        return self.cut(key, &reason);
+                Ok(Some(any)) => match self.open(key, any) {
+                    Ok(received) => {
+                        if let Err(reason) = self.handle_packet(key, received) {
+                            return self.cut(key, &reason);
+                        }
                     }
-                }
+                    Err(end) => return self.lane_ended(key, &end),
+                },
                 Err(end) => return self.lane_ended(key, &end),
             }
         }
@@ -209,6 +209,31 @@ impl Monitor {
         true
     }
 
+    /// Looks what has come in a control lane, and who closes its descriptors.
+    fn open(&mut self, key: u64, any: Any) -> Result<Received, LaneEnd> {
+        let Any { packet, descriptors, is_whole } = any;
+        let Some(connection) = self.out.connections.get(&key) else { return Err(LaneEnd::Closed) };
+        let mut closer = Arc::clone(connection.lane.socket().closer());
+        let mut takes_them = is_whole;
+        if connection.lane.socket().is_of_monitor()
+            && let (What::Control(link), Ok(Packet::Capabilities { to, .. })) =
+                (connection.what, &packet)
+            && let Some(side) = self.node.sender_of(link, *to)
+        {
+            closer = self.out.closers.of(match side {
+                Sender::Client(uid) => Whose::Client(uid),
+                Sender::Service(name) => Whose::Service(name),
+            });
+            if closer.is_busy() {
+                takes_them = false;
+                let reason = "closing its capabilities takes too long";
+                self.node.end_circuit(link, *to, reason, &mut self.out);
+            }
+        }
+        let rights = Handed::all(descriptors, &closer);
+        Ok((packet?, takes_them.then_some(rights)))
+    }
+
     /// Handles a packet of a control lane. The error is the reason to end it.
     fn handle_packet(&mut self, key: u64, (packet, rights): Received) -> Result<(), String> {
         let Some(connection) = self.out.connections.get_mut(&key) else { return Ok(()) };
@@ -224,7 +249,8 @@ impl Monitor {
                 let neighbour = match role {
                     Role::Program => Neighbour::Program(connection.origin()),
                     Role::Monitor(node) if is_trusted && node != self.node.id() => {
-                        connection.lane.socket_mut().set_monitor(self.out.closers.one_more());
+                        let closer = self.out.closers.of(Whose::Monitor);
+                        connection.lane.socket_mut().set_monitor(closer);
                         Neighbour::Monitor(node)
                     }
                     Role::Monitor(_) => return Err("it is no monitor of this one's user".into()),
@@ -396,7 +422,8 @@ impl Monitor {
                     self.unread.push(link);
                     return;
                 }
-                let Ok(Some(received)) = connection.receive() else { break };
+                let Ok(Some(any)) = connection.lane.receive_any() else { break };
+                let Ok(received) = self.open(control, any) else { break };
                 if self.handle_packet(control, received).is_err() {
                     break;
                 }

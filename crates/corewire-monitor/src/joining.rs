@@ -9,6 +9,7 @@ use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
 use corewire_route::Policy;
 use rustix::event::PollFlags;
 
+use crate::closer::Whose;
 use crate::connections::What;
 use crate::monitor::{Monitor, TRUNK};
 
@@ -122,7 +123,7 @@ impl Monitor {
         // None if it has gone meanwhile.
         let Some(mut ring) = RingLane::to(endpoint, &endpoint_name) else { return };
         let until = Instant::now() + ANSWER_WITHIN;
-        let closer = self.out.closers.one_more();
+        let closer = self.out.closers.of(Whose::Monitor);
         if let Some(key) = self.out.add(socket, What::Joining { node, until }) {
             if let Some(connection) = self.out.connections.get_mut(&key) {
                 connection.lane.socket_mut().set_monitor(closer);

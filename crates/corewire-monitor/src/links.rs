@@ -151,8 +151,9 @@ impl Out {
         let Some(connection) = self.connections.get(&key) else { return };
         let waiting = connection.lane.unsent_descriptors();
         if let Packet::Capabilities { to, notes, .. } = packet
-            && waiting > 0
-            && (waiting + rights.len() > DESCRIPTORS_MAX || self.has_half_of_descriptors())
+            && !rights.is_empty()
+            && (waiting > 0 && waiting + rights.len() > DESCRIPTORS_MAX
+                || connection.lane.has_unsent() && self.has_half_of_descriptors())
         {
             // Neighbours that do not read must not use up this process's descriptors.
             let lost = Packet::Capabilities { to: *to, is_lost: true, notes: notes.clone() };

@@ -14,7 +14,7 @@ use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_route::{LinkId, Neighbour};
 
-use crate::closer::Handed;
+use crate::closer::{Handed, Whose};
 use crate::monitor::Monitor;
 
 /// Programs whose memory is kept.
@@ -65,7 +65,7 @@ impl Monitor {
         if is_on {
             let memory = trace::start(&format!("monitor {}", self.id()));
             self.tracing.is_recording = memory.is_ok();
-            let closer = self.out.closers.of(corewire_os::process::effective_uid());
+            let closer = self.out.closers.of(Whose::User(corewire_os::process::effective_uid()));
             // Whoever records again does so in the same memory.
             self.tracing.own = Handed::all(memory.into_iter().collect(), &closer).pop();
         } else if std::mem::take(&mut self.tracing.is_recording) {

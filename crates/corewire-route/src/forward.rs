@@ -1,6 +1,7 @@
 //! The way of a frame through a node.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use corewire_layout::circuit::credit::{LOAN_LINES_MAX, RESERVE_LINES};
 use corewire_layout::circuit::packet::{End, Packet};
@@ -227,6 +228,24 @@ impl Node {
         Ok(())
     }
 
+    /// Who has sent what a neighbour calls by this label.
+    #[must_use]
+    pub fn sender_of(&self, from: LinkId, to: Label) -> Option<Sender> {
+        let at = self.find(from, to)?;
+        let parties = &self.circuits.get(at.circuit())?.parties;
+        Some(match at.side() {
+            CLIENT => Sender::Client(parties.origin.uid),
+            _ => Sender::Service(Arc::clone(&parties.service)),
+        })
+    }
+
+    /// Ends a circuit for which more has come than it may have.
+    pub fn end_circuit(&mut self, from: LinkId, to: Label, reason: &str, wires: &mut impl Wires) {
+        if let Some(at) = self.find(from, to) {
+            self.end_both(at.circuit(), End::Full, reason, wires);
+        }
+    }
+
     /// Bytes of packets that may wait for a neighbour before circuits are refused, or ended, that would add to them.
     pub(crate) fn waiting_bytes_max(&self, link: LinkId) -> usize {
         match self.link(link) {
@@ -439,6 +458,15 @@ impl Node {
 /// Whether most entries of a list may be of circuits that are gone.
 fn has_stale(list: &VecDeque<At>, sides: usize) -> bool {
     list.len() > 64 + 2 * sides
+}
+
+/// Who has sent something through a circuit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sender {
+    /// The client, of this user.
+    Client(u32),
+    /// The service of this name.
+    Service(Arc<str>),
 }
 
 /// Lines that are reserved for a circuit, in both directions.

@@ -58,7 +58,7 @@ pub mod table;
 mod view;
 
 pub use circuit::LinkId;
-pub use forward::{WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX};
+pub use forward::{Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX};
 #[cfg(feature = "test-hooks")]
 pub use node::Mistake;
 pub use node::{Config, Counts, Neighbour, Node, Violation, Wires};

@@ -447,6 +447,13 @@ fn send_what_takes_long_to_close(domain: &Domain) -> Outcome {
     let mut link = Link::new(domain)?;
     give_away(link.control.socket(), b"no packet".to_vec(), lingering()?)?;
     println!("packet: {}", reason(&mut link.control));
+    // Empty ones, which look like an end.
+    let mut link = Link::new(domain)?;
+    give_away(&link.data, Vec::new(), lingering()?)?;
+    println!("empty frame: {}", reason(&mut link.control));
+    let mut link = Link::new(domain)?;
+    give_away(link.control.socket(), Vec::new(), lingering()?)?;
+    println!("empty packet: {}", reason(&mut link.control));
     // Some that are closed before they are read.
     let control = connect(domain)?;
     for _ in 0..2 {

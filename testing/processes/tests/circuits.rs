@@ -488,6 +488,10 @@ fn what_takes_long_to_close_holds_up_nobody() {
     let no_packet = "it sent not a packet of a circuit's control lane";
     assert_eq!(hostile.until("packet:"), no_packet);
     peace.goes_on();
+    assert_eq!(hostile.until("empty frame:"), "it sent a descriptor with a frame");
+    peace.goes_on();
+    assert_eq!(hostile.until("empty packet:"), no_packet);
+    peace.goes_on();
     hostile.until("closed");
     peace.goes_on();
     assert_eq!(hostile.until("many:"), "what it has sent takes too long to close");

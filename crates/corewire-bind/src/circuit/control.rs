@@ -2,7 +2,7 @@
 //! `poll` with all signals blocked.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corewire::Connection;
 use corewire_layout::circuit::packet::Packet;
@@ -106,7 +106,7 @@ impl Control {
         drop(lane);
         if let Err(end @ LaneEnd::Unread { .. }) = &sent {
             // The packet is lost: the link must not go on without it.
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.lock_state();
             state.unread.get_or_insert_with(|| end.to_string());
         }
         if must_watch {
@@ -121,14 +121,14 @@ impl Control {
 
     /// There was no room on the data lane's socket: tells when there is.
     pub(crate) fn wait_for_room(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_data_full = true;
+        self.lock_state().is_data_full = true;
         self.wake();
     }
 
     /// Ends the thread, after saying that the link is closed.
     pub(crate) fn end(&self) {
         self.send(&Packet::Leave, Vec::new());
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).must_end = true;
+        self.lock_state().must_end = true;
         self.wake();
     }
 
@@ -138,8 +138,9 @@ impl Control {
         if uid != corewire_os::process::effective_uid() {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match (state.is_traced, is_on) {
+        // Only this thread looks at it.
+        let was_on = self.lock_state().is_traced;
+        match (was_on, is_on) {
             (true, false) => trace::stop(),
             (false, true) => match trace::start(&trace::own_name()) {
                 Ok(memory) => _ = self.send(&Packet::Traced, vec![memory]),
@@ -147,7 +148,11 @@ impl Control {
             },
             _ => {}
         }
-        state.is_traced = is_on;
+        self.lock_state().is_traced = is_on;
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads until the link has ended. `told` is told of everything that comes, the end last, unless this process has
@@ -168,7 +173,7 @@ impl Control {
         let mut buffer = Box::new([0; DATA_BYTES_MAX + 1]);
         loop {
             let (must_end, is_data_full, unread) = {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.lock_state();
                 (state.must_end, state.is_data_full, state.unread.take())
             };
             if let Some(unread) = unread {
@@ -199,7 +204,7 @@ impl Control {
             drop(all);
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             if seen.get(2).is_some_and(|seen| seen.contains(PollFlags::OUT)) {
-                self.state.lock().unwrap_or_else(PoisonError::into_inner).is_data_full = false;
+                self.lock_state().is_data_full = false;
                 told(News::Room);
             }
             // What a monitor has sent before it ended comes first.
@@ -211,7 +216,14 @@ impl Control {
                     Ok(Some((Packet::Trace { is_on }, _))) => self.trace(is_on),
                     Ok(Some((packet, descriptors))) => told(News::Packet(packet, descriptors)),
                     Err(_) if must_end => return,
-                    Err(end) => return told(News::Lost(end.to_string())),
+                    Err(end) => {
+                        // What has come since the data lane was read, and before the end.
+                        if let Some(data) = data {
+                            let _ = rustix::net::shutdown(data, rustix::net::Shutdown::Read);
+                            let _ = read_frames(data, &mut buffer, &mut told);
+                        }
+                        return told(News::Lost(end.to_string()));
+                    }
                 }
             }
             if let Some(end) = ended {

@@ -23,7 +23,7 @@ use super::attach::{Data, attach};
 use super::capabilities;
 use super::control::{Control, Load, NEWS_MAX, News, descriptors_max};
 use super::ends::{Came, Ended, Ends, Head, Lane, Wrong};
-use super::lane::{DATA_BYTES_MAX, receive_frame, send_frame};
+use super::lane::{DATA_BYTES_MAX, LaneEnd, receive_frame, send_frame};
 use super::ring::RingLane;
 use super::trace;
 use crate::capability::{Capabilities, Received};
@@ -216,8 +216,17 @@ impl Local {
 }
 
 enum DataLane {
-    Ring { endpoint: Box<Endpoint>, ring: RingLane },
-    Socket { socket: Connection, event: Arc<OwnedFd>, is_full: bool },
+    Ring {
+        endpoint: Box<Endpoint>,
+        ring: RingLane,
+    },
+    /// `is_over`: its end has been read, and that of the control lane is to come.
+    Socket {
+        socket: Connection,
+        event: Arc<OwnedFd>,
+        is_full: bool,
+        is_over: bool,
+    },
 }
 
 impl Lane for DataLane {
@@ -417,7 +426,7 @@ impl Hub {
                 let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
                 let event = Arc::new(event.map_err(os)?);
                 let interrupt = Interrupt::Event(Arc::clone(&event));
-                (DataLane::Socket { socket, event, is_full: false }, interrupt)
+                (DataLane::Socket { socket, event, is_full: false, is_over: false }, interrupt)
             }
             (Data::Ring { .. }, None) => return Err(BindReason::Protocol),
         };
@@ -1032,8 +1041,12 @@ impl State {
                     }
                 }
             }
-            DataLane::Socket { socket, event, is_full } => {
-                match receive_frame(&*socket, &mut self.buffer, &mut Vec::new()) {
+            DataLane::Socket { socket, event, is_full, is_over } => {
+                let received = match *is_over {
+                    true => Ok(None),
+                    false => receive_frame(&*socket, &mut self.buffer, &mut Vec::new()),
+                };
+                match received {
                     Ok(Some(length)) => {
                         let frame = data_of_packet(self.buffer.get(..length).unwrap_or_default());
                         let Some((label, hop, _)) = frame else {
@@ -1044,6 +1057,8 @@ impl State {
                         return self.frame(label, Some(hop), length - 16);
                     }
                     Ok(None) => {}
+                    // That of the control lane comes behind what is in there.
+                    Err(LaneEnd::Closed) => *is_over = true,
                     Err(end) => {
                         let reason = end.to_string();
                         self.lose(&reason);
@@ -1053,10 +1068,12 @@ impl State {
                 let left = patience.left().unwrap_or(Some(Duration::ZERO));
                 let out = if *is_full { PollFlags::OUT } else { PollFlags::empty() };
                 let mut all =
-                    [PollFd::new(&*socket, PollFlags::IN | out), PollFd::new(event, PollFlags::IN)];
+                    [PollFd::new(event, PollFlags::IN), PollFd::new(&*socket, PollFlags::IN | out)];
                 let left = left.and_then(|left| Timespec::try_from(left).ok());
-                let polled = poll(&mut all, left.as_ref());
-                let [on_socket, on_event] = all.map(|one| one.revents());
+                // An end could be read for ever.
+                let watched = if *is_over { 1 } else { 2 };
+                let polled = poll(&mut all[..watched], left.as_ref());
+                let [on_event, on_socket] = all.map(|one| one.revents());
                 if on_socket.contains(PollFlags::OUT) {
                     *is_full = false;
                 }

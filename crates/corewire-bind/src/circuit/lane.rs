@@ -10,7 +10,7 @@ use corewire_layout::circuit::{DATA_HEADER_BYTES, Hop, Label, PAYLOAD_BYTES_MAX,
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::socket::{SocketError, receive_packet, send_packet};
+use crate::socket::{RawPacket, SocketError, receive_packet, send_packet};
 
 /// Bytes of packets that wait for a neighbour to read them. Beyond that the link ends.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
@@ -78,14 +78,23 @@ impl<S: AsFd> ControlLane<S> {
     pub fn receive(&mut self) -> Result<Option<(Packet, Option<Vec<OwnedFd>>)>, LaneEnd> {
         match self.receive_any()? {
             None => Ok(None),
-            Some((packet, descriptors)) => Ok(Some((packet?, descriptors))),
+            Some(Any { packet, descriptors, is_whole }) => {
+                Ok(Some((packet?, is_whole.then_some(descriptors))))
+            }
         }
     }
 }
 
-/// What has come in a control lane: a packet or what is none, and its descriptors, unless this process could not take
-/// them.
-pub type Any = (Result<Packet, PacketError>, Option<Vec<OwnedFd>>);
+/// What has come in a control lane.
+#[derive(Debug)]
+pub struct Any {
+    /// A packet, or what is none.
+    pub packet: Result<Packet, PacketError>,
+    /// Its descriptors, or those of them that this process could open.
+    pub descriptors: Vec<OwnedFd>,
+    /// Whether all are there.
+    pub is_whole: bool,
+}
 
 impl<S: AsFd, D: AsFd> ControlLane<S, D> {
     /// The lane on a SEQPACKET socket, with descriptors in what the caller chooses.
@@ -203,9 +212,9 @@ impl<S: AsFd, D: AsFd> ControlLane<S, D> {
         self.buffer.resize(PACKET_BYTES_MAX + 1, 0);
         match receive(&self.socket, &mut self.buffer)? {
             None => Ok(None),
-            Some((length, descriptors)) => {
-                let bytes = self.buffer.get(..length).unwrap_or_default();
-                Ok(Some((Packet::parse(bytes), descriptors)))
+            Some(RawPacket { bytes, descriptors, is_whole }) => {
+                let bytes = self.buffer.get(..bytes).unwrap_or_default();
+                Ok(Some(Any { packet: Packet::parse(bytes), descriptors, is_whole }))
             }
         }
     }
@@ -255,9 +264,7 @@ fn send_or_lose(
     }
 }
 
-type Received = (usize, Option<Vec<OwnedFd>>);
-
-fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Received>, LaneEnd> {
+fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<RawPacket>, LaneEnd> {
     match receive_packet(socket, buffer) {
         Ok(received) => Ok(Some(received)),
         Err(SocketError::NotNow) => Ok(None),
@@ -299,8 +306,10 @@ pub fn receive_frame(
     buffer: &mut [u8; DATA_BYTES_MAX + 1],
     strays: &mut Vec<OwnedFd>,
 ) -> Result<Option<usize>, LaneEnd> {
-    let Some((length, descriptors)) = receive(socket, buffer)? else { return Ok(None) };
-    strays.extend(descriptors.into_iter().flatten());
+    let Some(RawPacket { bytes: length, descriptors, .. }) = receive(socket, buffer)? else {
+        return Ok(None);
+    };
+    strays.extend(descriptors);
     match length > DATA_BYTES_MAX {
         true => Err(PacketError::Long { found: length }.into()),
         false => Ok(Some(length)),
