@@ -40,9 +40,9 @@
 //!
 //! | what happens | what follows |
 //! |---|---|
-//! | the leader dies | the living member with the lowest place proposes a view with another leader; the acceptor refuses what the old one had asked for, and tells the new one where it begins |
-//! | the acceptor dies | the leader, who has everything that it had published, proposes a view with another acceptor, which begins behind that |
-//! | both die | the same in one view. What had been asked for and not published is asked for again by whoever has proposed it |
+//! | the leader dies | the living member with the lowest place proposes a view with another leader. The acceptor refuses requests of the old leader, and tells the new one at which place to begin |
+//! | the acceptor dies | the leader has read everything that it published. It proposes a view with another acceptor, which begins at the next place |
+//! | both die | one view replaces both. A member whose command was not published yet asks for it again |
 //! | the acceptor leaves | the leader lets it decide everything under way, and then proposes another one |
 //! | a member dies, leaves or comes | a view without it, or with it. A newcomer is sent what it has missed |
 //! | a majority of a view dies | no view follows any more: what is decided stays so |
@@ -58,6 +58,6 @@ mod replica;
 
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
-pub use agreement::{Ballot, Rules, Vote, Word};
+pub use agreement::{Ballot, Rules, Word};
 pub use member::{MEMBERS_MAX, Member, View};
 pub use replica::{Entry, Input, Message, Output, Publication, Replica};

@@ -29,7 +29,7 @@ pub enum Message<C> {
     Accept(u64, u64, Entry<C>),
     /// About the view that follows the one with this number.
     Next(u64, Word),
-    /// This view was decided: the answer to whoever speaks of an earlier one, too.
+    /// This view was decided. Also the answer to a member that still speaks of an earlier view.
     Decided(View),
     /// Let me be a member. Asked of all.
     Join,
@@ -41,8 +41,8 @@ pub enum Message<C> {
     Entries(u64, Vec<Entry<C>>),
 }
 
-/// What the acceptor says to all at once. Whoever is alive when it dies has all that it has said, or none of the others has
-/// more: a channel of several receivers keeps that promise.
+/// What the acceptor says to all members at once. When it dies, all living members have read, or will read, the same
+/// publications: a channel with several receivers keeps that promise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Publication<C> {
     /// I accept entries of the leader of the view with this number, at this place and behind it.
@@ -293,12 +293,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Gives an entry a place, and asks the acceptor to decide it there.
     fn place(&mut self, entry: &Entry<C>, out: &mut impl FnMut(Output<C>)) {
-        // Before it is known which places are free nothing is placed: whoever has asked asks again.
+        // A leader that does not know yet which places are free drops the request. The member asks again.
         let must_wait = self.must_rest();
         let Some(leading) = &mut self.leading else { return };
         let Some(next) = leading.next.filter(|_| !must_wait) else { return };
         let placed = leading.placed.entry(entry.from).or_default();
-        // One that has a place already, or comes before one that was asked for in vain.
+        // It has a place already, or an earlier command of this member was dropped and must come first.
         if entry.number != *placed + 1 && !self.rules.decides_twice() {
             return;
         }
@@ -308,7 +308,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.say(self.view.acceptor, accept, out);
     }
 
-    /// Before an acceptor leaves that lives, everything that it was asked for must be decided.
+    /// A living acceptor may leave only after it has decided everything that it was asked for.
     fn must_rest(&self) -> bool {
         self.leaving.contains(&self.view.acceptor) && !self.gone.contains(&self.view.acceptor)
     }

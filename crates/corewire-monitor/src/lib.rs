@@ -24,9 +24,10 @@
 //! came or after 20 us, whatever has happened on sockets. Control never waits behind data for longer than that. When
 //! nothing has come for `--poll-ns`, it sleeps until something does. It never waits for a neighbour: what has no room in
 //! a ring is kept in memory that its circuit was granted, and packets that a neighbour does not read are kept up to a
-//! bound, beyond which its link ends. A thread of its own connects to other monitors, since these may not answer. What a
-//! user's programs have sent and the monitor has passed on, and their sockets, are closed by another thread for each user,
-//! since a close can take long; while it is far behind, nothing more of these programs is read.
+//! bound, beyond which its link ends. A thread of its own connects to other monitors, since these may not answer. A
+//! close can take long. So other threads close the sockets of programs, and the descriptors that they have sent: one for
+//! each user. While that thread is far behind, the monitor reads nothing more from the user's programs. Of descriptors that
+//! come from another monitor, it ends the circuit to which they belong.
 //!
 //! # Deaths
 //!
