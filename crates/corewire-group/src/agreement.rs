@@ -43,7 +43,7 @@ pub enum Word {
 
 /// What a member has promised and accepted. With a log file it outlives the process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Vote {
+pub(crate) struct Vote {
     pub(crate) promised: Ballot,
     pub(crate) accepted: Option<(Ballot, View)>,
 }
