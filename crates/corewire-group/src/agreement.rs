@@ -15,10 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::member::{Member, View};
 
 /// Orders proposals. Those of one member differ in their rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ballot {
     /// Counts from 1; 0 is no ballot.
     pub round: u32,
@@ -27,7 +29,7 @@ pub struct Ballot {
 }
 
 /// What members say about the view that follows the present one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
     /// Promise to take no lower ballot.
     Prepare(Ballot),
@@ -145,6 +147,10 @@ pub enum Broken {
     LeaderLearnsFirst,
     /// An entry that was asked for twice is decided once.
     DecidesOnce,
+    /// Whoever would be a member has the whole log first.
+    LearnsBeforeItJoins,
+    /// A member that has missed entries replaces no acceptor.
+    KnowsTheEndOfTheAcceptor,
 }
 
 macro_rules! rules {
@@ -170,6 +176,8 @@ rules! {
     begins_too_early => BeginsAfterTheLast;
     leads_too_early => LeaderLearnsFirst;
     decides_twice => DecidesOnce;
+    joins_incomplete => LearnsBeforeItJoins;
+    replaces_incomplete => KnowsTheEndOfTheAcceptor;
 }
 
 #[cfg(feature = "test-hooks")]

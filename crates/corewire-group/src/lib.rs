@@ -53,11 +53,22 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod decided;
+mod engine;
+mod error;
+mod frame;
+mod group;
+mod join;
 mod member;
 mod replica;
 
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
 pub use agreement::{Ballot, Rules, Word};
+pub use decided::{Decided, DecidedEntry};
+pub use error::{GroupError, JoinGroupError};
+pub use frame::Seen;
+pub use group::Group;
+pub use join::GroupBuilder;
 pub use member::{MEMBERS_MAX, Member, View};
-pub use replica::{Entry, Input, Message, Output, Publication, Replica};
+pub use replica::{Entry, Input, Message, Missing, Output, Publication, Replica};

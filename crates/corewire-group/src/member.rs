@@ -2,17 +2,19 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Members that a group has at most.
 pub const MEMBERS_MAX: usize = 64;
 
 /// A member: a place in the group, and which process it was that took it. A process that has ended, and its successor at
 /// the same place, are two members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
     /// Its place, below [`MEMBERS_MAX`].
     pub place: u8,
-    /// How many processes have had the place before.
-    pub life: u32,
+    /// Which of the processes that have had the place: a random number.
+    pub life: u64,
 }
 
 impl fmt::Display for Member {
@@ -22,8 +24,10 @@ impl fmt::Display for Member {
 }
 
 /// A view: the members of a group, as agreed, and what they do. There is one view of each number.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View {
+    /// Who has founded the group. A group of the same name that is founded when nobody is left is another one.
+    pub founder: Member,
     /// Views are numbered from 1.
     pub number: u64,
     /// The members, in their order, each once.
@@ -40,7 +44,8 @@ impl View {
     /// The first view of a group, which one process makes alone.
     #[must_use]
     pub fn first(founder: Member) -> Self {
-        Self { number: 1, members: vec![founder], leader: founder, acceptor: founder, start: 0 }
+        let members = vec![founder];
+        Self { founder, number: 1, members, leader: founder, acceptor: founder, start: 0 }
     }
 
     /// Whether somebody is a member.

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
 use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
+use serde::{Deserialize, Serialize};
+
 use crate::member::{Member, View};
 
 /// Entries that a message to a member which is behind has at most.
 const ENTRIES_PER_MESSAGE: usize = 64;
 
 /// A command with who has asked for it. A member's own commands are numbered from 1.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry<C> {
     /// Who has asked for it.
     pub from: Member,
@@ -21,7 +23,7 @@ pub struct Entry<C> {
 }
 
 /// What one member says to another one. Between two members messages arrive in order.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message<C> {
     /// To the leader: let this be decided.
     Ask(Entry<C>),
@@ -35,15 +37,32 @@ pub enum Message<C> {
     Join,
     /// I leave. Asked of all.
     Leave,
-    /// What was decided from the first place on? Everything before the second one is: answer when you know it.
-    CatchUp(u64, u64),
-    /// This, from this place on.
+    /// I hear what is published from now on, and miss what was published before.
+    Missing(Missing),
+    /// This was decided, from this place on.
     Entries(u64, Vec<Entry<C>>),
+    /// Behind the entries that were missing: this answers the question of the first number. Everything before this place
+    /// is decided, and the acceptor takes entries of the leader of the view with the second number there.
+    Complete(u32, u64, u64),
+    /// I have everything. To all, from a member that has said before that something is missing.
+    HasAll,
+}
+
+/// A question for entries.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Missing {
+    /// Counts a member's questions.
+    pub number: u32,
+    /// The first entry that is missing.
+    pub first: u64,
+    /// The place behind the last one, if it is an acceptor that asks before it begins. Otherwise only the acceptor knows
+    /// it.
+    pub until: Option<u64>,
 }
 
 /// What the acceptor says to all members at once. When it dies, all living members have read, or will read, the same
 /// publications: a channel with several receivers keeps that promise.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Publication<C> {
     /// I accept entries of the leader of the view with this number, at this place and behind it.
     Begin(u64, u64),
@@ -62,6 +81,10 @@ pub enum Input<C> {
     Publication(Publication<C>),
     /// A process has ended, as the kernel says; everything that it had said before has come.
     Gone(Member),
+    /// A process that would be a member has met this member.
+    Met(Member),
+    /// It was stopped for too long, and some publications are lost for it. What is published from now on comes.
+    Missed,
     /// Its program leaves the group.
     Leave,
     /// Its program makes this member the leader, though the present one may live.
@@ -82,11 +105,13 @@ pub enum Output<C> {
 }
 
 /// What an acceptor knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Accepting {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Accepting<C> {
     /// Whose leader's entries it takes.
     view: u64,
     next: u64,
+    /// What it has published and not read yet.
+    unread: VecDeque<Entry<C>>,
 }
 
 /// What a leader knows.
@@ -123,17 +148,22 @@ pub struct Replica<C> {
     spoken: u64,
     /// Of each member the last command that was decided.
     last: BTreeMap<Member, u64>,
-    /// Up to where whom was asked for what is missing.
-    asked: Option<(Member, u64)>,
-    /// What others have asked for, as far as it is not known here.
-    owed: BTreeMap<Member, (u64, u64)>,
+    /// Whether it has everything that any acceptor has published and it has not heard. Else it learns: it neither would
+    /// be a member nor says who is the next acceptor.
+    is_complete: bool,
+    /// How often it has asked for entries.
+    questions: u32,
+    /// Who misses entries.
+    learners: BTreeMap<Member, Missing>,
+    /// Members that learn.
+    incomplete: BTreeSet<Member>,
     /// The view of which an acceptor has said that it begins, and where.
     begun: Option<(u64, u64)>,
     // The own commands that are not decided.
     own: VecDeque<Entry<C>>,
     own_count: u64,
     leading: Option<Leading>,
-    accepting: Option<Accepting>,
+    accepting: Option<Accepting<C>>,
 }
 
 impl<C: Clone + Eq + Hash> Replica<C> {
@@ -151,19 +181,13 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         replica
     }
 
-    /// One that would be a member of a group, of which it knows some members. What acceptors publish from now on comes.
-    pub fn join(
-        me: Member,
-        members: &[Member],
-        rules: Rules,
-        out: &mut impl FnMut(Output<C>),
-    ) -> Self {
-        for member in members {
-            out(Output::Send(*member, Message::Join));
-        }
+    /// One that would be a member of a group whose living members it [meets](Input::Met). What acceptors publish from now
+    /// on comes. It learns first, so that every member has the whole log.
+    #[must_use]
+    pub fn join(me: Member, rules: Rules) -> Self {
         let mut outside = View::first(me);
         (outside.number, outside.members) = (0, Vec::new());
-        Self::new(me, outside, rules)
+        Self { is_complete: false, ..Self::new(me, outside, rules) }
     }
 
     fn new(me: Member, view: View, rules: Rules) -> Self {
@@ -182,8 +206,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             ahead: BTreeMap::new(),
             spoken: 0,
             last: BTreeMap::new(),
-            asked: None,
-            owed: BTreeMap::new(),
+            is_complete: true,
+            questions: 0,
+            learners: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
             begun: None,
             own: VecDeque::new(),
             own_count: 0,
@@ -204,6 +230,19 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         &self.entries
     }
 
+    /// Whether it would be a member of a group of which nobody lives. Then it has to found one.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        let View { members, .. } = &self.view;
+        !self.view.has(self.me) && members.iter().all(|member| self.gone.contains(member))
+    }
+
+    /// Whether it has every entry that was decided before it was a member, and has missed none since.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// How many of its own commands are not decided.
     #[must_use]
     pub fn undecided_count(&self) -> usize {
@@ -221,20 +260,51 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.own_count += 1;
                 let entry = Entry { from: self.me, number: self.own_count, command };
                 self.own.push_back(entry.clone());
-                self.say(self.view.leader, Message::Ask(entry), out);
+                if self.view.has(self.me) {
+                    self.say(self.view.leader, Message::Ask(entry), out);
+                }
             }
             Input::Message(from, message) => self.hear(from, message, out),
             Input::Publication(publication) => self.learn(publication, out),
             Input::Gone(member) => {
                 self.gone.insert(member);
                 self.joining.remove(&member);
-                self.owed.remove(&member);
-                self.asked.take_if(|(asked, _)| *asked == member);
+                self.learners.remove(&member);
+                self.incomplete.remove(&member);
                 if self.yields_to.is_some_and(|ballot| ballot.place == member.place) {
                     self.yields_to = None;
                 }
                 // It may have told only some of us.
-                self.tell_all(&Message::Decided(self.view.clone()), out);
+                if self.view.number > 0 {
+                    self.tell_all(&Message::Decided(self.view.clone()), out);
+                }
+            }
+            Input::Met(member) => {
+                if !self.view.has(self.me) && !self.gone.contains(&member) {
+                    if !self.view.has(member) {
+                        self.view.members.push(member);
+                    }
+                    let message = match self.is_complete || self.rules.joins_incomplete() {
+                        true => Message::Join,
+                        false => Message::Missing(self.missing()),
+                    };
+                    self.say(member, message, out);
+                }
+            }
+            // An acceptor that has begun has everything, or has published it itself.
+            Input::Missed if self.accepting.is_some() => {
+                let Some(accepting) = &mut self.accepting else { return };
+                let view = accepting.view;
+                let unread = std::mem::take(&mut accepting.unread);
+                for (place, entry) in (self.next()..).zip(unread) {
+                    self.learn(Publication::Learn(place, entry), out);
+                }
+                self.learn(Publication::Begin(view, self.next()), out);
+            }
+            Input::Missed => {
+                self.is_complete = false;
+                self.incomplete.insert(self.me);
+                self.ask_for_entries(out);
             }
             Input::Leave => {
                 self.leaving.insert(self.me);
@@ -244,7 +314,6 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.wants_to_lead = self.view.has(self.me) && self.view.leader != self.me;
             }
         }
-        self.catch_up(out);
         self.look_for_change(out);
     }
 
@@ -277,14 +346,25 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
             }
             Message::Leave => _ = self.leaving.insert(from),
-            Message::CatchUp(first, until) => {
-                self.owed.insert(from, (first, until));
-                self.answer_owed(out);
+            Message::Missing(missing) => {
+                self.learners.insert(from, missing);
+                if self.view.has(from) {
+                    self.incomplete.insert(from);
+                }
+                self.teach(out);
             }
             Message::Entries(place, entries) => {
                 for (place, entry) in (place..).zip(entries) {
                     self.learn(Publication::Learn(place, entry), out);
                 }
+            }
+            Message::Complete(number, view, until) => {
+                self.learn(Publication::Begin(view, until), out);
+                self.complete(number, out);
+            }
+            Message::HasAll => {
+                self.incomplete.remove(&from);
+                self.learners.remove(&from);
             }
         }
     }
@@ -349,6 +429,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         if place == accepting.next {
             accepting.next = place + 1;
+            accepting.unread.push_back(entry.clone());
             out(Output::Publish(Publication::Learn(place, entry)));
         }
     }
@@ -359,19 +440,25 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Begins to accept once everything before is known.
     fn begin_to_accept(&mut self, out: &mut impl FnMut(Output<C>)) {
-        if self.view.acceptor != self.me {
+        if self.view.acceptor != self.me || !self.view.has(self.me) {
             self.accepting = None;
             return;
         }
         let number = self.view.number;
-        let next = match self.accepting {
-            Some(Accepting { view, .. }) if view == number => return,
-            Some(Accepting { next, .. }) => next,
-            None if self.next() < self.view.start && !self.rules.begins_too_early() => return,
-            None => self.view.start,
-        };
-        self.accepting = Some(Accepting { view: number, next });
-        out(Output::Publish(Publication::Begin(number, next)));
+        let is_too_early = self.next() < self.view.start && !self.rules.begins_too_early();
+        if self.accepting.is_none() && is_too_early {
+            return;
+        }
+        let start = self.view.start;
+        let accepting = self.accepting.get_or_insert_with(|| Accepting {
+            view: 0,
+            next: start,
+            unread: VecDeque::new(),
+        });
+        if accepting.view != number {
+            accepting.view = number;
+            out(Output::Publish(Publication::Begin(number, accepting.next)));
+        }
     }
 
     // Everybody.
@@ -396,41 +483,58 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         self.begin_to_accept(out);
         self.begin_to_lead(out);
-        self.answer_owed(out);
+        self.teach(out);
     }
 
-    /// Asks for what is missing: what an acceptor has spoken of, and this member was not there to hear.
-    fn catch_up(&mut self, out: &mut impl FnMut(Output<C>)) {
-        let (next, until) = (self.next(), self.spoken);
-        if next >= until || self.asked.is_some_and(|(_, asked)| asked >= until) {
-            return;
-        }
-        let View { members, leader, acceptor, .. } = &self.view;
-        let can_answer = |one: &&Member| **one != self.me && !self.gone.contains(one);
-        let whom = [acceptor, leader].into_iter().chain(members).find(can_answer).copied();
-        if let Some(whom) = whom {
-            self.asked = Some((whom, until));
-            self.say(whom, Message::CatchUp(next, until), out);
-        }
+    fn ask_for_entries(&mut self, out: &mut impl FnMut(Output<C>)) {
+        self.questions += 1;
+        self.tell_all(&Message::Missing(self.missing()), out);
     }
 
-    /// Answers those whose questions can be answered now.
-    fn answer_owed(&mut self, out: &mut impl FnMut(Output<C>)) {
+    fn missing(&self) -> Missing {
+        let is_acceptor = self.view.has(self.me) && self.view.acceptor == self.me;
+        let until = is_acceptor.then_some(self.view.start);
+        Missing { number: self.questions, first: self.next(), until }
+    }
+
+    /// Sends those who miss entries what they miss, as soon as all of it is here.
+    fn teach(&mut self, out: &mut impl FnMut(Output<C>)) {
         let next = self.next();
-        let ready = self.owed.iter().filter(|(_, (_, until))| *until <= next);
-        let ready: Vec<_> = ready.map(|(member, (first, _))| (*member, *first)).collect();
-        for (member, first) in ready {
-            self.owed.remove(&member);
+        let has_all = self.accepting.as_ref().is_some_and(|one| one.next == next);
+        let can = |missing: &Missing| missing.until.map_or(has_all, |until| next >= until);
+        let ready = self.learners.iter().filter(|(_, missing)| can(missing));
+        let ready: Vec<_> = ready.map(|(member, missing)| (*member, *missing)).collect();
+        for (member, Missing { number, first, .. }) in ready {
+            self.learners.remove(&member);
             let at = usize::try_from(first).unwrap_or(usize::MAX);
             let parts = self.entries.get(at..).unwrap_or_default().chunks(ENTRIES_PER_MESSAGE);
             let parts: Vec<_> = parts.map(<[_]>::to_vec).collect();
             for (first, part) in (first..).step_by(ENTRIES_PER_MESSAGE).zip(parts) {
                 self.say(member, Message::Entries(first, part), out);
             }
+            let view = self.accepting.as_ref().map_or(0, |accepting| accepting.view);
+            self.say(member, Message::Complete(number, view, next), out);
+        }
+    }
+
+    /// Has everything, unless it has missed something again.
+    fn complete(&mut self, number: u32, out: &mut impl FnMut(Output<C>)) {
+        if self.is_complete || number != self.questions {
+            return;
+        }
+        self.is_complete = true;
+        if self.view.has(self.me) {
+            self.incomplete.remove(&self.me);
+            self.tell_all(&Message::HasAll, out);
+        } else {
+            self.tell_all(&Message::Join, out);
         }
     }
 
     fn decide(&mut self, entry: Entry<C>, out: &mut impl FnMut(Output<C>)) {
+        if let Some(accepting) = &mut self.accepting {
+            accepting.unread.pop_front();
+        }
         if entry.from == self.me {
             self.own.retain(|own| own.number != entry.number);
         }
@@ -443,6 +547,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Asks the leader for what is not decided.
     fn ask_again(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if !self.view.has(self.me) {
+            return;
+        }
         for entry in self.own.clone() {
             self.say(self.view.leader, Message::Ask(entry), out);
         }
@@ -464,32 +571,40 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.view = view;
         (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
         self.joining.retain(|member| !self.view.has(*member));
+        self.incomplete.retain(|member| self.view.has(*member));
         self.leaving.retain(|member| self.view.has(*member));
         self.wants_to_lead &= self.view.leader != self.me;
         self.spoken = self.spoken.max(self.view.start);
         out(Output::View(self.view.clone()));
         self.take_roles(out);
+        if !self.is_complete {
+            // Another acceptor has to answer, or this one knows where its entries end.
+            self.ask_for_entries(out);
+        }
         self.ask_again(out);
     }
 
     fn take_roles(&mut self, out: &mut impl FnMut(Output<C>)) {
-        let leads = self.view.leader == self.me;
+        let leads = self.view.leader == self.me && self.view.has(self.me);
         self.leading = leads.then(|| Leading { next: None, placed: BTreeMap::new() });
         self.begin_to_accept(out);
         self.begin_to_lead(out);
+        self.teach(out);
     }
 
     /// Proposes another view if one is needed, and if it is for this member to do so.
     fn look_for_change(&mut self, out: &mut impl FnMut(Output<C>)) {
-        if self.proposal.is_some() || self.yields_to.is_some() || !self.view.has(self.me) {
+        let may = self.is_complete || self.rules.replaces_incomplete();
+        let is_busy = self.proposal.is_some() || self.yields_to.is_some();
+        if is_busy || !may || !self.view.has(self.me) {
             return;
         }
         let lives = |member: &Member| !self.gone.contains(member);
         let View { members, leader, .. } = &self.view;
-        let coordinator = match lives(leader) {
-            true => Some(leader),
-            false => members.iter().find(|member| lives(member)),
-        };
+        let breaks = self.rules.replaces_incomplete();
+        let can =
+            |member: &&Member| lives(member) && (breaks || !self.incomplete.contains(member));
+        let coordinator = Some(leader).filter(can).or_else(|| members.iter().find(can));
         if coordinator != Some(&self.me) && !self.wants_to_lead {
             return;
         }
@@ -502,7 +617,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// The view that is needed now, if it is not the present one.
     fn wanted(&self) -> Option<View> {
-        let View { number, members, leader, acceptor, start } = &self.view;
+        let View { founder, number, members, leader, acceptor, start } = &self.view;
         let lives = |member: &Member| !self.gone.contains(member);
         let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
         let leads = self.leading.as_ref().is_some_and(|leading| leading.next.is_some());
@@ -523,7 +638,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         next.sort();
         next.dedup();
         let other = |than: Member| {
-            let remaining = || next.iter().filter(|member| stays(member));
+            let can = |member: &&Member| stays(member) && !self.incomplete.contains(member);
+            let remaining = || next.iter().filter(can);
             remaining().find(|member| **member != than).or_else(|| remaining().next()).copied()
         };
         let next_leader = match stays(leader) {
@@ -535,6 +651,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
         let start = if next_acceptor == *acceptor { *start } else { self.first_of_next_acceptor() };
         is_new.then_some(View {
+            founder: *founder,
             number: number + 1,
             members: next,
             leader: next_leader,

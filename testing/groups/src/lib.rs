@@ -25,6 +25,8 @@ pub struct Limits {
     pub leaves: u8,
     /// Times that a member takes the lead from one that lives.
     pub takes: u8,
+    /// Times that a process misses what was published.
+    pub misses: u8,
     /// The rules.
     pub rules: Rules,
 }
@@ -41,15 +43,16 @@ pub struct World {
     read: BTreeMap<(Member, Member), usize>,
     /// Who knows of whose death.
     noticed: BTreeSet<(Member, Member)>,
-    /// What anybody has ever decided, by place.
-    decided: BTreeMap<u64, Entry<Command>>,
+    /// What anybody has ever decided, by the group's founder and the place.
+    decided: BTreeMap<(Member, u64), Entry<Command>>,
     /// What anybody has ever taken for the view of a number.
-    views: BTreeMap<u64, View>,
+    views: BTreeMap<(Member, u64), View>,
     commands: u8,
     late: u8,
     deaths: u8,
     leaves: u8,
     takes: u8,
+    misses: u8,
     is_broken: bool,
 }
 
@@ -70,6 +73,8 @@ pub enum Action {
     Leave(Member),
     /// A member takes the lead.
     Lead(Member),
+    /// A process was stopped for so long that it misses what it has not read.
+    Miss(Member),
     /// A process dies.
     Die(Member),
     /// A process dies in the middle of what it does when the next message comes, after so many outputs.
@@ -82,7 +87,7 @@ impl World {
         let members: Vec<Member> = (0..limits.members).map(member).collect();
         let acceptor = members[1 % members.len()];
         let view =
-            View { number: 1, leader: members[0], acceptor, start: 0, members: members.clone() };
+            View { leader: members[0], acceptor, members: members.clone(), ..View::first(members[0]) };
         let mut world = Self {
             replicas: BTreeMap::new(),
             dead: BTreeSet::new(),
@@ -97,6 +102,7 @@ impl World {
             deaths: limits.deaths,
             leaves: limits.leaves,
             takes: limits.takes,
+            misses: limits.misses,
             is_broken: false,
         };
         for me in members {
@@ -115,11 +121,23 @@ impl World {
         for (publisher, stream) in &self.streams {
             self.read.insert((me, *publisher), stream.len());
         }
+        // Of those that would be members only one at a time does this: all others are members.
         let members: Vec<Member> = self.replicas.keys().copied().collect();
         let mut outputs = Vec::new();
-        let replica = Replica::join(me, &members, rules, &mut |output| outputs.push(output));
+        let replica = match members.is_empty() {
+            true => Replica::found(me, rules, &mut |output| outputs.push(output)),
+            false => Replica::join(me, rules),
+        };
         self.replicas.insert(me, replica);
         self.apply(me, outputs);
+        for member in members {
+            self.step(me, Input::Met(member));
+        }
+    }
+
+    /// Whether everybody who lives is a member, as far as it knows.
+    fn all_are_members(&self) -> bool {
+        self.replicas.iter().all(|(me, replica)| replica.view().has(*me))
     }
 
     fn lives(&self, member: Member) -> bool {
@@ -127,6 +145,7 @@ impl World {
     }
 
     fn apply(&mut self, me: Member, outputs: Vec<Output<Command>>) {
+        let group = self.replicas.get(&me).map_or(me, |replica| replica.view().founder);
         for output in outputs {
             match output {
                 Output::Send(to, message) => {
@@ -139,13 +158,15 @@ impl World {
                 }
                 Output::Decided(place, entry) => {
                     // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
-                    let found = self.decided.entry(place).or_insert_with(|| entry.clone());
+                    let found = self.decided.entry((group, place)).or_insert_with(|| entry.clone());
                     self.is_broken |= *found != entry;
-                    let places = self.decided.values().filter(|one| **one == entry).count();
-                    self.is_broken |= places != 1;
+                    let same = |((of, _), one): &(&(Member, u64), &Entry<_>)| {
+                        *of == group && **one == entry
+                    };
+                    self.is_broken |= self.decided.iter().filter(same).count() != 1;
                 }
                 Output::View(view) => {
-                    let found = self.views.entry(view.number).or_insert_with(|| view.clone());
+                    let found = self.views.entry((view.founder, view.number)).or_insert_with(|| view.clone());
                     self.is_broken |= *found != view;
                 }
             }
@@ -200,25 +221,25 @@ impl World {
 
     /// Whether enough live for the group to go on, and everything is decided that a live member wants.
     fn has_gone_on(&self) -> bool {
-        let latest = self.replicas.values().map(Replica::view).max_by_key(|view| view.number);
-        let Some(view) = latest else { return true };
-        let living = view.members.iter().filter(|member| self.lives(**member)).count();
-        if living < view.quorum() {
-            return true;
-        }
+        // A group of which too many have died is over, and a later one may be founded.
+        let lasts = |view: &&View| {
+            let living = view.members.iter().filter(|member| self.lives(**member)).count();
+            view.number > 0 && living >= view.quorum()
+        };
+        let views = self.replicas.values().map(Replica::view).filter(lasts);
+        let Some(view) = views.max_by_key(|view| view.number) else { return true };
         let members = view.members.iter().filter_map(|member| self.replicas.get(member));
-        let count = self.decided.len();
+        let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count();
         let members_have_all = members.clone().all(|replica| {
             replica.undecided_count() == 0
                 && replica.view() == view
                 && replica.entries().len() == count
         });
         // Whoever would be a member is one, unless all that it has asked have died.
-        let asked = |one: &Member| self.replicas.keys().any(|other| other != one);
         let all_are_in = self
             .replicas
             .iter()
-            .all(|(one, replica)| view.has(*one) || replica.view().number > 0 || !asked(one));
+            .all(|(one, replica)| view.has(*one) || replica.view().number > 0);
         members_have_all && all_are_in && self.lives(view.leader) && self.lives(view.acceptor)
     }
 }
@@ -232,7 +253,7 @@ impl Model for Limits {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        if world.late > 0 && !world.replicas.is_empty() {
+        if world.late > 0 && world.all_are_members() {
             actions.push(Action::Start(self.members + world.late - 1));
         }
         let may_die = |member: &Member| world.deaths > 0 && world.lives(*member);
@@ -275,6 +296,11 @@ impl Model for Limits {
             if world.takes > 0 && is_member {
                 actions.push(Action::Lead(reader));
             }
+            let streams = world.streams.keys();
+            let mut unread = streams.filter(|one| world.unread(reader, **one).is_some());
+            if world.misses > 0 && unread.next().is_some() {
+                actions.push(Action::Miss(reader));
+            }
             if may_die(&reader) {
                 actions.push(Action::Die(reader));
             }
@@ -296,6 +322,13 @@ impl Model for Limits {
             Action::Notice(reader, dead) => {
                 world.noticed.insert((reader, dead));
                 world.step(reader, Input::Gone(dead));
+                if world.replicas.get(&reader).is_some_and(Replica::is_orphaned) {
+                    let mut outputs = Vec::new();
+                    let replica =
+                        Replica::found(reader, self.rules, &mut |output| outputs.push(output));
+                    world.replicas.insert(reader, replica);
+                    world.apply(reader, outputs);
+                }
             }
             Action::Start(place) => {
                 world.late -= 1;
@@ -313,6 +346,13 @@ impl Model for Limits {
             Action::Lead(member) => {
                 world.takes -= 1;
                 world.step(member, Input::Lead);
+            }
+            Action::Miss(member) => {
+                world.misses -= 1;
+                for (publisher, stream) in &world.streams {
+                    world.read.insert((member, *publisher), stream.len());
+                }
+                world.step(member, Input::Missed);
             }
             Action::Die(member) => {
                 world.deaths -= 1;
@@ -336,6 +376,11 @@ impl Model for Limits {
                 "one view of each number, one entry at each place",
                 |_, world: &World| !world.is_broken,
             ),
+            Property::always("there is one group", |_, world: &World| {
+                let members = world.replicas.iter().filter(|(me, one)| one.view().has(**me));
+                let founders: BTreeSet<_> = members.map(|(_, one)| one.view().founder).collect();
+                founders.len() < 2
+            }),
             Property::always("what is settled has gone on", |_, world: &World| {
                 !world.is_settled() || world.has_gone_on()
             }),

@@ -13,6 +13,7 @@ fn three() -> Limits {
         deaths: 1,
         leaves: 0,
         takes: 0,
+        misses: 0,
         rules: Rules::default(),
     }
 }
@@ -30,7 +31,7 @@ fn holds(limits: Limits) {
     let is_all = checker.state_count() < max;
     println!("{} states{}", checker.unique_state_count(), if is_all { "" } else { ", and more" });
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
-        panic!("{name}: {:#?}\n{:#?}", path.last_state(), path.clone().into_actions());
+        panic!("{name}: {:?}\n{:?}", path.last_state(), path.clone().into_actions());
     }
 }
 
@@ -57,6 +58,13 @@ fn members_come_and_go() {
     holds(Limits { members: 2, late: 1, deaths: 1, ..three() });
 }
 
+#[test]
+fn a_member_that_has_missed_entries_gets_them() {
+    holds(Limits { members: 2, deaths: 0, misses: 2, commands: 2, ..three() });
+    holds(Limits { misses: 1, commands: 2, ..three() });
+    holds(Limits { members: 2, late: 1, deaths: 0, misses: 1, ..three() });
+}
+
 /// Whether the checker finds what a broken rule does: some deep down, some beside many states.
 fn is_found(limits: Limits, broken: Broken) -> bool {
     let limits = Limits { rules: Rules::without(broken), ..limits };
@@ -73,6 +81,8 @@ fn rules_that_are_broken_are_found() {
         (Broken::DecidesOnce, three()),
         (Broken::BeginsAfterTheLast, two.clone()),
         (Broken::LeaderLearnsFirst, two.clone()),
+        (Broken::LearnsBeforeItJoins, Limits { members: 1, late: 2, ..three() }),
+        (Broken::KnowsTheEndOfTheAcceptor, Limits { misses: 1, ..two.clone() }),
         (Broken::RestsBeforeItLeaves, Limits { members: 2, deaths: 0, leaves: 1, ..two }),
         (Broken::NeedsMajority, takes.clone()),
         (Broken::AdoptsWhatWasAccepted, takes),

@@ -1,0 +1,109 @@
+//! The decided entries, in order.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+
+use crate::error::GroupError;
+use crate::group::Shared;
+use crate::member::Member;
+
+/// A decided command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedEntry {
+    /// Its index in the log, counted from 0.
+    pub index: u64,
+    /// Who has proposed it.
+    pub from: Member,
+    /// Which of that member's commands it is.
+    pub number: u64,
+    /// What was proposed.
+    pub command: Arc<[u8]>,
+}
+
+/// The decided entries of a log, in order, each once: an iterator that waits for the next one, and a stream. Both end
+/// with the group, after what is decided. Returned by [`Group::decided`](crate::Group::decided).
+#[derive(Debug)]
+pub struct Decided {
+    shared: Arc<Shared>,
+    next: u64,
+}
+
+impl Decided {
+    pub(crate) fn new(shared: Arc<Shared>, next: u64) -> Self {
+        Self { shared, next }
+    }
+
+    /// The next entry, if it is decided already. Never waits.
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn try_next(&mut self) -> Result<Option<DecidedEntry>, GroupError> {
+        self.next_until(Some(Instant::now()))
+    }
+
+    /// The next entry; `None` if it was not decided within `timeout`.
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<DecidedEntry>, GroupError> {
+        self.next_until(Instant::now().checked_add(timeout))
+    }
+
+    fn next_until(&mut self, until: Option<Instant>) -> Result<Option<DecidedEntry>, GroupError> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        loop {
+            if let Some(entry) = self.read(&state) {
+                return Ok(Some(entry));
+            }
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            state = shared.wait(state, until);
+        }
+    }
+
+    fn read(&mut self, state: &crate::group::State) -> Option<DecidedEntry> {
+        let at = usize::try_from(self.next).ok()?;
+        let entry = state.engine.replica().entries().get(at)?;
+        let command = Arc::clone(&entry.command.0);
+        let entry =
+            DecidedEntry { index: self.next, from: entry.from, number: entry.number, command };
+        self.next += 1;
+        Some(entry)
+    }
+}
+
+impl Iterator for Decided {
+    type Item = DecidedEntry;
+
+    fn next(&mut self) -> Option<DecidedEntry> {
+        self.next_until(None).ok().flatten()
+    }
+}
+
+impl Stream for Decided {
+    type Item = DecidedEntry;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<DecidedEntry>> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        if let Some(entry) = self.read(&state) {
+            return Poll::Ready(Some(entry));
+        }
+        if state.end.is_some() {
+            return Poll::Ready(None);
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,131 @@
+//! Errors of groups.
+
+use std::time::Duration;
+
+use corewire::{
+    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError,
+    OsError, ReceiveError, SendError,
+};
+
+use crate::member::MEMBERS_MAX;
+
+/// Why a process has not become a member.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinGroupError {
+    /// The group has as many members as a group can have.
+    #[error("group {0} has its maximum of {MEMBERS_MAX} members")]
+    Full(String),
+    /// It was not a member in time: another process that would be a member, or those that are, are stopped, or the
+    /// group has lost the majority of its members.
+    #[error("no member of group {name} within {after:?}: {why}")]
+    Timeout {
+        /// The group.
+        name: String,
+        /// The given time.
+        after: Duration,
+        /// What it waited for.
+        why: String,
+    },
+    /// The name cannot be used, or memory or descriptors are short.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// As [`Listen`](Self::Listen), for the member's endpoint.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// As [`Listen`](Self::Listen), for the group's channel.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The group's channel cannot be received from.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The domain cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A system call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The group cannot be used.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+}
+
+/// Why a group cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// So many members have ended that nothing can be decided any more. What is decided stays readable.
+    #[error("group {name} has lost its majority: of {of} members these have ended: {ended}")]
+    Lost {
+        /// The group.
+        name: String,
+        /// How many members the last view has.
+        of: usize,
+        /// The places of those that have ended.
+        ended: String,
+    },
+    /// This process has left the group.
+    #[error("this process has left group {0}")]
+    Left(String),
+    /// The command is longer than the group permits.
+    #[error("command of {asked} bytes: group {name} permits at most {max}")]
+    TooLarge {
+        /// The group.
+        name: String,
+        /// The length of the command in bytes.
+        asked: usize,
+        /// The maximum in bytes.
+        max: usize,
+    },
+    /// It was not decided in time. It may still be.
+    #[error("not decided within {0:?}")]
+    Timeout(Duration),
+    /// This process is a forked child, and the group belongs to its parent.
+    #[error("this process was forked from the one that is the member")]
+    Forked,
+    /// The endpoint of this member failed.
+    #[error(transparent)]
+    Message(MessageError),
+    /// The group's channel cannot be sent to.
+    #[error(transparent)]
+    Send(SendError),
+    /// The group's channel cannot be received from.
+    #[error(transparent)]
+    Receive(ReceiveError),
+    /// The link to another member failed.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The group's channel cannot be received from.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// A system call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl From<MessageError> for GroupError {
+    fn from(error: MessageError) -> Self {
+        match error {
+            MessageError::Forked => Self::Forked,
+            other => Self::Message(other),
+        }
+    }
+}
+
+impl From<SendError> for GroupError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Forked => Self::Forked,
+            other => Self::Send(other),
+        }
+    }
+}
+
+impl From<ReceiveError> for GroupError {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Forked => Self::Forked,
+            other => Self::Receive(other),
+        }
+    }
+}

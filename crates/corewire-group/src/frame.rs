@@ -1,0 +1,86 @@
+//! What members send to each other, and what they publish.
+//!
+//! Frames are in the format of the crate `postcard`. All members run as one user; a frame that cannot be read ends the
+//! link with the member that has sent it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::member::{Member, View};
+use crate::replica::{Message, Publication};
+
+/// What is decided: bytes, shared among the places that keep them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Command(pub(crate) Arc<[u8]>);
+
+impl Serialize for Command {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl de::Visitor<'_> for Bytes {
+            type Value = Command;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Command, E> {
+                Ok(Command(bytes.into()))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// From endpoint to endpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Frame {
+    /// The first one on every link: who I am.
+    Hello(Member),
+    Message(Message<Command>),
+    /// From somebody who only looks: what do you know?
+    Look,
+    Seen(Seen),
+}
+
+/// What a member says of itself and its group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Who says it.
+    pub member: Member,
+    /// Its process.
+    pub pid: u32,
+    /// The view that it knows.
+    pub view: View,
+    /// How many entries it knows to be decided.
+    pub decided: u64,
+    /// How many of its own commands are not decided.
+    pub undecided: u64,
+    /// Members whose processes have ended, of that view.
+    pub ended: Vec<Member>,
+}
+
+/// In the group's channel: everybody reads everything in the same order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Published {
+    Publication(Publication<Command>),
+    /// The first member has heard of the end of the second one's process. When it reads this, it has read everything
+    /// that the other one had published.
+    Mark(Member, Member),
+}
+
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
+    // It fails only where memory is short, or a type does not know its length.
+    postcard::to_stdvec(value).unwrap_or_default()
+}
+
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}

@@ -1,0 +1,179 @@
+//! How a process becomes a member.
+//!
+//! | | what happens |
+//! |---|---|
+//! | 1 | Takes the group's *door*, a name that one process has at a time. So whoever else has an endpoint of the group is a member. |
+//! | 2 | Takes the first free place: its endpoint. |
+//! | 3 | Opens the channel, as a sender and a receiver: it gets what acceptors publish from now on. |
+//! | 4 | Links with all other endpoints of the group, each in a thread: one may be stopped. |
+//! | 5 | If there is none, founds the group. Otherwise it asks for the log, and then to be a member. |
+//! | 6 | Is in a view, and gives up the door. |
+//!
+//! If it dies, the kernel gives up the door. If all members die meanwhile, it founds the group.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corewire::{
+    CreateError, Domain, EndpointError, JoinError, ListenError, Listener, SharedSender,
+    SnapshotReceiver,
+};
+use corewire_os::event::{Bell, wait_readable};
+use corewire_os::random_u128;
+use std::os::fd::AsFd as _;
+
+use crate::engine::{Engine, name_of, place_of};
+use crate::error::JoinGroupError;
+use crate::group::Group;
+use crate::member::{MEMBERS_MAX, Member};
+
+/// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the
+/// acceptor.
+const EVICT_AFTER: Duration = Duration::from_millis(100);
+
+/// Builder of a member, returned by [`Group::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is joined before `join`"]
+pub struct GroupBuilder {
+    domain: Domain,
+    name: String,
+    command_bytes_max: usize,
+}
+
+/// When a call ends at the latest.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Option<(Instant, Duration)>);
+
+impl Deadline {
+    fn of(timeout: Option<Duration>) -> Self {
+        let at = |after| Some((Instant::now().checked_add(after)?, after));
+        Self(timeout.and_then(at))
+    }
+
+    fn at(self) -> Option<Instant> {
+        self.0.map(|(at, _)| at)
+    }
+
+    fn check(self, name: &str, why: impl FnOnce() -> String) -> Result<(), JoinGroupError> {
+        match self.0 {
+            Some((at, after)) if Instant::now() >= at => {
+                Err(JoinGroupError::Timeout { name: name.to_owned(), after, why: why() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GroupBuilder {
+    pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        Self { domain: domain.clone(), name: name.to_owned(), command_bytes_max: 64 << 10 }
+    }
+
+    /// The length of the longest command in bytes, at least 1. Default: 64 KiB. The member that founds the group
+    /// decides for all.
+    pub fn largest_command(mut self, bytes: usize) -> Self {
+        self.command_bytes_max = bytes;
+        self
+    }
+
+    /// Becomes a member of the group, and founds it if nobody is one. Waits for as long as another process is about to
+    /// become a member, or the members are stopped.
+    ///
+    /// # Errors
+    /// [`JoinGroupError`].
+    pub fn join(self) -> Result<Group, JoinGroupError> {
+        self.join_until(Deadline::of(None))
+    }
+
+    /// Like [`join`](Self::join), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`JoinGroupError::Timeout`]; otherwise as for [`join`](Self::join).
+    pub fn join_timeout(self, timeout: Duration) -> Result<Group, JoinGroupError> {
+        self.join_until(Deadline::of(Some(timeout)))
+    }
+
+    fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
+        let door = self.take_door(deadline)?;
+        let (place, endpoint) = self.take_place()?;
+        let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
+        let me = Member { place, life };
+        let channel = self.open_channel(deadline)?;
+        let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
+        let bell = Arc::new(Bell::new()?);
+        let mut engine = Engine::new(&self.name, me, endpoint, channel, Arc::clone(&bell));
+        for name in self.domain.endpoints()? {
+            if let Some(place) = place_of(&self.name, name.as_str()) {
+                engine.link(place);
+            }
+        }
+        while !engine.is_member() {
+            engine.found_if_alone();
+            if !engine.turn()? && engine.arm()? {
+                deadline.check(&self.name, || engine.waits_for())?;
+                engine.wait(deadline.at())?;
+            }
+        }
+        drop(door);
+        Ok(Group::new(&self.name, engine, bell, command_bytes_max)?)
+    }
+
+    fn take_door(&self, deadline: Deadline) -> Result<Listener, JoinGroupError> {
+        let watch = self.domain.watch_names()?;
+        loop {
+            match self.domain.listener(&format!("{}.door", self.name)) {
+                Err(ListenError::AlreadyExists(holder)) => {
+                    let other = holder.pid.map_or("another process".to_owned(), |pid| {
+                        format!("process {pid}")
+                    });
+                    let why = || format!("{other} is about to become a member");
+                    deadline.check(&self.name, why)?;
+                    // A name that is free because its process has died is not reported.
+                    let soon = Instant::now().checked_add(Duration::from_millis(10));
+                    wait_readable(&[watch.as_fd()], deadline.at().into_iter().chain(soon).min())?;
+                    let _ = watch.has_changed();
+                }
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    fn take_place(&self) -> Result<(u8, corewire::Endpoint), JoinGroupError> {
+        for place in 0..MEMBERS_MAX {
+            let place = u8::try_from(place).unwrap_or(u8::MAX);
+            let endpoint = self.domain.endpoint(&name_of(&self.name, place));
+            match endpoint.peers(4 * MEMBERS_MAX).create() {
+                Err(EndpointError::AlreadyExists(_)) => {}
+                other => return Ok((place, other?)),
+            }
+        }
+        Err(JoinGroupError::Full(self.name.clone()))
+    }
+
+    fn open_channel(
+        &self,
+        deadline: Deadline,
+    ) -> Result<(SharedSender, SnapshotReceiver), JoinGroupError> {
+        loop {
+            let builder = self.domain.sender(&self.name).evict(EVICT_AFTER);
+            let bytes = self.command_bytes_max.max(1) + FRAME_BYTES;
+            let sender = builder.largest_message(bytes).receivers(4 * MEMBERS_MAX);
+            let why = || "the group's channel does not let this process in".to_owned();
+            let sender = match sender.open_shared(2 * MEMBERS_MAX) {
+                // The process that lets others in has died.
+                Err(CreateError::NoHost { .. } | CreateError::Enter { .. }) => {
+                    deadline.check(&self.name, why)?;
+                    continue;
+                }
+                other => other?,
+            };
+            match self.domain.receiver(&self.name).snapshots().join() {
+                Err(JoinError::NotFound(_)) => deadline.check(&self.name, why)?,
+                other => return Ok((sender, other?)),
+            }
+        }
+    }
+}
+
+/// What a frame has besides its command, at most.
+const FRAME_BYTES: usize = 64;

@@ -1,0 +1,124 @@
+//! The log among members of one process.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use corewire::Domain;
+use corewire_group::{Decided, Group, GroupError, JoinGroupError};
+
+/// How long what must happen may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A domain of its own, which goes with it.
+struct Scratch(PathBuf, Domain);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corewire-{test}-{}", std::process::id()));
+        let domain = Domain::open_at(&path).unwrap();
+        Self(path, domain)
+    }
+
+    fn join(&self, name: &str) -> Group {
+        Group::builder(&self.1, name).join_timeout(PATIENCE).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// The next commands, as text.
+fn texts(decided: &mut Decided, count: usize) -> Vec<String> {
+    let entry = || decided.next_timeout(PATIENCE).unwrap().expect("it is not decided");
+    let text = |command: &[u8]| String::from_utf8(command.to_vec()).unwrap();
+    std::iter::repeat_with(entry).take(count).map(|entry| text(&entry.command)).collect()
+}
+
+#[test]
+fn all_members_have_the_same_log() {
+    let scratch = Scratch::new("same-log");
+    let groups = [(); 3].map(|()| scratch.join("log"));
+    for (index, group) in groups.iter().enumerate() {
+        assert_eq!(group.propose(format!("from {index}").as_bytes()).unwrap(), index as u64);
+    }
+    for group in &groups {
+        let texts = texts(&mut group.decided(0), 3);
+        assert_eq!(texts, ["from 0", "from 1", "from 2"]);
+    }
+}
+
+#[test]
+fn a_newcomer_gets_the_whole_log() {
+    let scratch = Scratch::new("newcomer");
+    let first = scratch.join("log");
+    for number in 0..1000 {
+        first.submit(format!("{number}").as_bytes()).unwrap();
+    }
+    let second = scratch.join("log");
+    assert_eq!(second.propose(b"mine").unwrap(), 1000);
+    let texts = texts(&mut second.decided(0), 1001);
+    assert!(texts.iter().take(1000).enumerate().all(|(at, text)| *text == at.to_string()));
+}
+
+#[test]
+fn the_others_go_on_when_a_member_ends() {
+    let scratch = Scratch::new("ends");
+    let mut groups = vec![scratch.join("log"), scratch.join("log"), scratch.join("log")];
+    groups[1].propose(b"one").unwrap();
+    // It leads, and accepts.
+    drop(groups.remove(0));
+    assert_eq!(groups[1].propose(b"two").unwrap(), 1);
+    assert_eq!(groups[0].propose(b"three").unwrap(), 2);
+    eventually(|| groups.iter().all(|group| group.view().members.len() == 2));
+    for group in &groups {
+        assert_eq!(texts(&mut group.decided(0), 3), ["one", "two", "three"]);
+    }
+    // Of two members both are needed.
+    let last = groups.remove(1);
+    drop(groups);
+    let lost = last.propose(b"four").unwrap_err();
+    assert!(matches!(lost, GroupError::Lost { .. }), "{lost}");
+    assert_eq!(texts(&mut last.decided(0), 3), ["one", "two", "three"]);
+    assert_eq!(last.decided(3).next(), None);
+}
+
+#[test]
+fn a_member_that_leaves_hands_its_roles_over() {
+    let scratch = Scratch::new("leaves");
+    let mut groups: Vec<Group> = (0..3).map(|_| scratch.join("log")).collect();
+    for left in 0..3 {
+        groups[0].propose(b"before").unwrap();
+        groups.remove(0).leave(PATIENCE).unwrap();
+        if let Some(group) = groups.last() {
+            assert_eq!(group.propose(b"after").unwrap(), 2 * left + 1);
+        }
+    }
+    // Nobody is left, so this is another group.
+    assert_eq!(scratch.join("log").propose(b"new").unwrap(), 0);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let scratch = Scratch::new("group-mistakes");
+    let group = Group::builder(&scratch.1, "log").largest_command(100).join().unwrap();
+    let error = group.propose(&[0; 101]).unwrap_err().to_string();
+    assert_eq!(error, "command of 101 bytes: group log permits at most 100");
+    group.propose(&[0; 100]).unwrap();
+    let error = Group::builder(&scratch.1, "a/b").join().unwrap_err();
+    assert!(matches!(error, JoinGroupError::Listen(_)), "{error}");
+    let _door = scratch.1.listener("other.door").unwrap();
+    let late = Group::builder(&scratch.1, "other").join_timeout(Duration::from_millis(1));
+    let error = late.unwrap_err().to_string();
+    assert!(error.contains("is about to become a member"), "{error}");
+}
