@@ -249,7 +249,7 @@ impl Group {
         state.engine.leave();
         loop {
             self.shared.turn(&mut state);
-            if !state.engine.is_member() {
+            if state.engine.replica().has_left() {
                 return Ok(());
             }
             if let Some(end) = &state.end {

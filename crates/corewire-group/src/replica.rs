@@ -128,6 +128,9 @@ struct Leading {
 pub struct Replica<C> {
     me: Member,
     view: View,
+    has_been_member: bool,
+    /// The members of the view before. Some may have left, and still answer.
+    before: Vec<Member>,
     rules: Rules,
     /// Who has ended.
     gone: BTreeSet<Member>,
@@ -140,6 +143,8 @@ pub struct Replica<C> {
     proposal: Option<Proposal>,
     /// Whose higher ballot was met.
     yields_to: Option<Ballot>,
+    /// Words about views that follow a view that has not come yet.
+    early: Vec<(Member, u64, Word)>,
     // What was decided.
     entries: Vec<Entry<C>>,
     /// Entries behind a gap.
@@ -193,7 +198,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     fn new(me: Member, view: View, rules: Rules) -> Self {
         Self {
             me,
+            has_been_member: view.has(me),
             view,
+            before: Vec::new(),
             rules,
             gone: BTreeSet::new(),
             joining: BTreeSet::new(),
@@ -202,6 +209,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             vote: Vote::default(),
             proposal: None,
             yields_to: None,
+            early: Vec::new(),
             entries: Vec::new(),
             ahead: BTreeMap::new(),
             spoken: 0,
@@ -233,14 +241,25 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Whether it would be a member of a group of which nobody lives. Then it has to found one.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
-        let View { members, .. } = &self.view;
-        !self.view.has(self.me) && members.iter().all(|member| self.gone.contains(member))
+        !self.has_been_member && self.nobody_lives()
+    }
+
+    fn nobody_lives(&self) -> bool {
+        self.view.members.iter().all(|member| self.gone.contains(member))
     }
 
     /// Whether it has every entry that was decided before it was a member, and has missed none since.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Whether nobody needs this member any more: it has left, and the acceptor of the present view has begun.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let has_begun = self.begun.is_some_and(|(view, _)| view >= self.view.number);
+        let has_left = self.has_been_member && !self.view.has(self.me);
+        has_left && (has_begun || self.nobody_lives())
     }
 
     /// How many of its own commands are not decided.
@@ -388,9 +407,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.say(self.view.acceptor, accept, out);
     }
 
-    /// A living acceptor may leave only after it has decided everything that it was asked for.
+    /// A living acceptor may leave only after it has decided everything that it was asked for; and if another one can
+    /// take its place.
     fn must_rest(&self) -> bool {
-        self.leaving.contains(&self.view.acceptor) && !self.gone.contains(&self.view.acceptor)
+        let View { members, acceptor, .. } = &self.view;
+        let lives = |member: &Member| !self.gone.contains(member);
+        let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
+        let has_all = |member: &Member| !self.incomplete.contains(member);
+        let has_successor = members.iter().any(|member| stays(member) && has_all(member));
+        lives(acceptor) && self.leaving.contains(acceptor) && has_successor
     }
 
     /// Whether the leader knows where it begins.
@@ -459,6 +484,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             accepting.view = number;
             out(Output::Publish(Publication::Begin(number, accepting.next)));
         }
+        // It knows everything before its own entries.
+        self.has_all(out);
     }
 
     // Everybody.
@@ -488,7 +515,13 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     fn ask_for_entries(&mut self, out: &mut impl FnMut(Output<C>)) {
         self.questions += 1;
-        self.tell_all(&Message::Missing(self.missing()), out);
+        let message = Message::Missing(self.missing());
+        self.tell_all(&message, out);
+        for member in self.before.clone() {
+            if !self.view.has(member) {
+                self.say(member, message.clone(), out);
+            }
+        }
     }
 
     fn missing(&self) -> Missing {
@@ -519,10 +552,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Has everything, unless it has missed something again.
     fn complete(&mut self, number: u32, out: &mut impl FnMut(Output<C>)) {
-        if self.is_complete || number != self.questions {
+        if number == self.questions {
+            self.has_all(out);
+        }
+    }
+
+    fn has_all(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if std::mem::replace(&mut self.is_complete, true) {
             return;
         }
-        self.is_complete = true;
         if self.view.has(self.me) {
             self.incomplete.remove(&self.me);
             self.tell_all(&Message::HasAll, out);
@@ -568,7 +606,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if view.number < self.view.number {
             return;
         }
-        self.view = view;
+        self.before = std::mem::replace(&mut self.view, view).members;
+        self.has_been_member |= self.view.has(self.me);
         (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
         self.joining.retain(|member| !self.view.has(*member));
         self.incomplete.retain(|member| self.view.has(*member));
@@ -582,6 +621,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             self.ask_for_entries(out);
         }
         self.ask_again(out);
+        for (from, number, word) in std::mem::take(&mut self.early) {
+            if number >= self.view.number {
+                self.agree(from, number, word, out);
+            }
+        }
     }
 
     fn take_roles(&mut self, out: &mut impl FnMut(Output<C>)) {
@@ -595,17 +639,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Proposes another view if one is needed, and if it is for this member to do so.
     fn look_for_change(&mut self, out: &mut impl FnMut(Output<C>)) {
         let may = self.is_complete || self.rules.replaces_incomplete();
-        let is_busy = self.proposal.is_some() || self.yields_to.is_some();
-        if is_busy || !may || !self.view.has(self.me) {
+        if self.proposal.is_some() || !may || !self.view.has(self.me) {
             return;
         }
-        let lives = |member: &Member| !self.gone.contains(member);
-        let View { members, leader, .. } = &self.view;
-        let breaks = self.rules.replaces_incomplete();
-        let can =
-            |member: &&Member| lives(member) && (breaks || !self.incomplete.contains(member));
-        let coordinator = Some(leader).filter(can).or_else(|| members.iter().find(can));
-        if coordinator != Some(&self.me) && !self.wants_to_lead {
+        // Who has met a higher ballot leaves it to the other one, except for the one whose task it is.
+        let wants = self.wants_to_lead && self.yields_to.is_none();
+        if self.coordinator() != Some(self.me) && !wants {
             return;
         }
         let Some(wanted) = self.wanted() else { return };
@@ -613,6 +652,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let ballot = Ballot { round, place: self.me.place };
         self.proposal = Some(Proposal::new(ballot, wanted));
         self.tell_voters(&Word::Prepare(ballot), out);
+    }
+
+    /// Whose task it is to propose the next view: the leader's, or that of the first one that can.
+    fn coordinator(&self) -> Option<Member> {
+        let View { members, leader, .. } = &self.view;
+        let breaks = self.rules.replaces_incomplete();
+        let has_all = |member: &Member| breaks || !self.incomplete.contains(member);
+        let can = |member: &&Member| !self.gone.contains(member) && has_all(member);
+        Some(leader).filter(can).or_else(|| members.iter().find(can)).copied()
     }
 
     /// The view that is needed now, if it is not the present one.
@@ -629,25 +677,23 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             (true, true) => true,
             (true, false) => !has_rested && !self.rules.replaces_at_once(),
         };
-        let mut next: Vec<Member> = members
-            .iter()
-            .filter(|member| stays(member) || keeps_acceptor && *member == acceptor)
-            .chain(self.joining.iter().filter(|member| lives(member)))
-            .copied()
-            .collect();
-        next.sort();
-        next.dedup();
+        let joining = self.joining.iter().filter(|member| lives(member));
+        let pool: BTreeSet<Member> = members.iter().chain(joining.clone()).copied().collect();
+        // One that stays, and has everything; better another one than this one; else one that would leave.
         let other = |than: Member| {
-            let can = |member: &&Member| stays(member) && !self.incomplete.contains(member);
-            let remaining = || next.iter().filter(can);
-            remaining().find(|member| **member != than).or_else(|| remaining().next()).copied()
+            let able = || pool.iter().filter(|one| lives(one) && !self.incomplete.contains(one));
+            let fit = || able().filter(|member| stays(member));
+            fit().find(|one| **one != than).or_else(|| fit().next()).or_else(|| able().next())
         };
         let next_leader = match stays(leader) {
             _ if self.wants_to_lead => self.me,
             true => *leader,
-            false => other(*acceptor)?,
+            false => *other(*acceptor)?,
         };
-        let next_acceptor = if keeps_acceptor { *acceptor } else { other(next_leader)? };
+        let next_acceptor = if keeps_acceptor { *acceptor } else { *other(next_leader)? };
+        let has_role = |member: &Member| [next_leader, next_acceptor].contains(member);
+        let keeps = |member: &&Member| stays(member) || has_role(member);
+        let next: Vec<Member> = pool.iter().filter(keeps).copied().collect();
         let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
         let start = if next_acceptor == *acceptor { *start } else { self.first_of_next_acceptor() };
         is_new.then_some(View {
@@ -683,8 +729,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if number < self.view.number {
             return self.tell_view(from, out);
         }
-        // One who knows a later view tells it by itself.
-        if number > self.view.number || !self.view.has(self.me) {
+        if number > self.view.number {
+            // That view comes from another member.
+            return self.early.push((from, number, word));
+        }
+        if !self.view.has(self.me) {
             return;
         }
         if let Some(answer) = self.vote.answer(&word) {
@@ -697,13 +746,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Step::Say(word) => self.tell_voters(&word, out),
             Step::GiveUp(ballot) => {
                 self.proposal = None;
-                let owner = self.view.members.iter().find(|one| one.place == ballot.place);
-                self.yields_to = Some(ballot).filter(|_| {
-                    owner.is_some_and(|owner| !self.gone.contains(owner) && *owner != self.me)
-                });
-                if self.yields_to.is_none() {
-                    self.vote.promised.round = self.vote.promised.round.max(ballot.round);
-                }
+                self.yields_to = Some(ballot);
+                self.vote.promised.round = self.vote.promised.round.max(ballot.round);
             }
             Step::Decided(view) => {
                 let told: BTreeSet<Member> =

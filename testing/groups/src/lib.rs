@@ -75,6 +75,8 @@ pub enum Action {
     Lead(Member),
     /// A process was stopped for so long that it misses what it has not read.
     Miss(Member),
+    /// A member that has left ends.
+    End(Member),
     /// A process dies.
     Die(Member),
     /// A process dies in the middle of what it does when the next message comes, after so many outputs.
@@ -140,12 +142,19 @@ impl World {
         self.replicas.iter().all(|(me, replica)| replica.view().has(*me))
     }
 
+    fn has_left(&self, member: Member) -> bool {
+        self.replicas.get(&member).is_some_and(Replica::has_left)
+    }
+
     fn lives(&self, member: Member) -> bool {
         !self.dead.contains(&member)
     }
 
     fn apply(&mut self, me: Member, outputs: Vec<Output<Command>>) {
-        let group = self.replicas.get(&me).map_or(me, |replica| replica.view().founder);
+        let view = self.replicas.get(&me).map(Replica::view);
+        let group = view.map_or(me, |view| view.founder);
+        // What one learns that is no member yet is its own business.
+        let is_member = view.is_none_or(|view| view.number > 0);
         for output in outputs {
             match output {
                 Output::Send(to, message) => {
@@ -156,6 +165,7 @@ impl World {
                 Output::Publish(publication) => {
                     self.streams.entry(me).or_default().push(publication);
                 }
+                Output::Decided(..) if !is_member => {}
                 Output::Decided(place, entry) => {
                     // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
                     let found = self.decided.entry((group, place)).or_insert_with(|| entry.clone());
@@ -213,6 +223,7 @@ impl World {
     fn is_settled(&self) -> bool {
         let readers = || self.replicas.keys();
         self.queues.is_empty()
+            && !readers().any(|reader| self.has_left(*reader))
             && readers().all(|reader| {
                 self.streams.keys().all(|publisher| self.unread(*reader, *publisher).is_none())
                     && self.dead.iter().all(|dead| self.noticed.contains(&(*reader, *dead)))
@@ -221,10 +232,10 @@ impl World {
 
     /// Whether enough live for the group to go on, and everything is decided that a live member wants.
     fn has_gone_on(&self) -> bool {
-        // A group of which too many have died is over, and a later one may be founded.
+        // A group of which too many have died, or have missed something that those who have died knew, is over, and a later one may be founded.
         let lasts = |view: &&View| {
-            let living = view.members.iter().filter(|member| self.lives(**member)).count();
-            view.number > 0 && living >= view.quorum()
+            let whole = |member: &&Member| self.replicas.get(member).is_some_and(Replica::is_complete);
+            view.number > 0 && view.members.iter().filter(whole).count() >= view.quorum()
         };
         let views = self.replicas.values().map(Replica::view).filter(lasts);
         let Some(view) = views.max_by_key(|view| view.number) else { return true };
@@ -301,6 +312,9 @@ impl Model for Limits {
             if world.misses > 0 && unread.next().is_some() {
                 actions.push(Action::Miss(reader));
             }
+            if world.has_left(reader) {
+                actions.push(Action::End(reader));
+            }
             if may_die(&reader) {
                 actions.push(Action::Die(reader));
             }
@@ -354,6 +368,7 @@ impl Model for Limits {
                 }
                 world.step(member, Input::Missed);
             }
+            Action::End(member) => world.die(member),
             Action::Die(member) => {
                 world.deaths -= 1;
                 world.die(member);

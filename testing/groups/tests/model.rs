@@ -2,7 +2,7 @@
 
 use corewire_group::{Broken, Rules};
 use corewire_groups::Limits;
-use stateright::{Checker, Model};
+use stateright::{Checker, Model, UniformChooser};
 
 /// Three replicas, one command, one death.
 fn three() -> Limits {
@@ -65,12 +65,29 @@ fn a_member_that_has_missed_entries_gets_them() {
     holds(Limits { members: 2, late: 1, deaths: 0, misses: 1, ..three() });
 }
 
-/// Whether the checker finds what a broken rule does: some deep down, some beside many states.
+#[test]
+fn large_worlds_at_random() {
+    let all = Limits { late: 1, commands: 3, deaths: 1, leaves: 1, takes: 1, misses: 1, ..three() };
+    for limits in [
+        all.clone(),
+        Limits { members: 5, deaths: 2, ..all.clone() },
+        Limits { members: 1, late: 3, deaths: 2, misses: 0, ..all },
+    ] {
+        let checker = limits.checker().threads(2).target_state_count(5 * states_max());
+        let checker = checker.spawn_simulation(1, UniformChooser).join();
+        if let Some((name, path)) = checker.discoveries().into_iter().next() {
+            panic!("{name}: {:?}\n{:?}", path.last_state(), path.clone().into_actions());
+        }
+    }
+}
+
+/// Whether the checker finds what a broken rule does: some deep down, some beside many states, some at random.
 fn is_found(limits: Limits, broken: Broken) -> bool {
     let limits = Limits { rules: Rules::without(broken), ..limits };
     let checker = |most| limits.clone().checker().threads(2).target_state_count(most);
     !checker(300_000).spawn_dfs().join().discoveries().is_empty()
-        || !checker(3_000_000).spawn_bfs().join().discoveries().is_empty()
+        || !checker(1_000_000).spawn_bfs().join().discoveries().is_empty()
+        || !checker(10_000_000).spawn_simulation(1, UniformChooser).join().discoveries().is_empty()
 }
 
 #[test]
