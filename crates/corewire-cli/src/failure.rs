@@ -3,9 +3,10 @@
 use std::fmt::Display;
 
 use corewire::{
-    ConnectError, CreateError, EndpointError, JoinError, MessageError, OpenError, OsError,
+    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError, OsError,
     ReceiveError, SegmentError, SendError, TopologyError,
 };
+use corewire_group::{GroupError, JoinGroupError};
 
 /// A command's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +107,21 @@ impl From<ConnectError> for Failure {
 
 impl From<MessageError> for Failure {
     fn from(error: MessageError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<JoinGroupError> for Failure {
+    fn from(error: JoinGroupError) -> Self {
+        match error {
+            JoinGroupError::Listen(ListenError::Name(_)) => Self::usage(error),
+            error => Self::other(error),
+        }
+    }
+}
+
+impl From<GroupError> for Failure {
+    fn from(error: GroupError) -> Self {
         Self::other(error)
     }
 }

@@ -10,6 +10,8 @@ mod doctor;
 mod failure;
 mod fan_out;
 mod idl;
+mod input;
+mod log;
 mod ls;
 mod metrics;
 mod model;
@@ -76,6 +78,7 @@ enum Command {
     Receive(receive::Args),
     Serve(serve::Args),
     Call(call::Args),
+    Log(log::Args),
     Monitor(monitor::Args),
     Circuits(circuits::Args),
     Trace(trace::Args),
@@ -112,7 +115,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     let creates = match &command {
         Command::Call(args) => !args.is_of_service(),
         Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
-        Command::Monitor(_) => true,
+        Command::Monitor(_) | Command::Log(_) => true,
         _ => false,
     };
     let is_apart = matches!(
@@ -128,6 +131,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Receive(args) => receive::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Log(args) => log::run(&args),
         Command::Monitor(args) => monitor::run(&args),
         Command::Circuits(args) => circuits::run(&args),
         Command::Trace(args) => trace::run(&args),

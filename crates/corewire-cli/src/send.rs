@@ -1,18 +1,15 @@
 //! `corewire send`: standard input or a file into a channel.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use corewire::{
     Access, ChannelName, Interrupter, Levels, SendBatch, SendError, Sender, SharedBatch,
     SharedSender,
 };
-use corewire_os::event::wait_readable;
 
 use crate::failure::Failure;
+use crate::input::Input;
 use crate::records::{Records, Splitter};
 use crate::signals::Signals;
 use crate::{access, output, units};
@@ -365,52 +362,5 @@ impl Sending<'_> {
             self.unheard += 1;
         }
         Ok(())
-    }
-}
-
-/// What is sent, and what it is called in errors.
-struct Input {
-    source: File,
-    name: String,
-}
-
-impl Input {
-    fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
-            let name = "standard input".to_owned();
-            // Read past the standard library's own buffer: ours is as large as a message.
-            let own = rustix::io::dup(io::stdin());
-            let own =
-                own.map_err(|error| Failure::other(format!("cannot read {name}: {error}")))?;
-            return Ok(Self { source: File::from(own), name });
-        };
-        let name = units::printable(&path.to_string_lossy());
-        let refuse =
-            |error: &dyn std::fmt::Display| Failure::usage(format!("cannot read {name}: {error}"));
-        let file = File::open(path).map_err(|error| refuse(&error))?;
-        if file.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(refuse(&"it is a directory"));
-        }
-        Ok(Self { source: file, name })
-    }
-
-    /// Waits for input and reads it: 0 bytes at its end, `None` if a signal was caught.
-    fn read(&mut self, buffer: &mut [u8], signals: &Signals) -> Result<Option<usize>, Failure> {
-        loop {
-            wait_readable(&[self.source.as_fd(), signals.descriptor()], None)?;
-            if signals.caught().is_some() {
-                return Ok(None);
-            }
-            match self.source.read(buffer) {
-                // It may be shared with a process that made it non-blocking, and read first.
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-                other => {
-                    return other.map(Some).map_err(|error| {
-                        Failure::other(format!("cannot read {}: {error}", self.name))
-                    });
-                }
-            }
-        }
     }
 }

@@ -223,6 +223,30 @@ impl Group {
         }
     }
 
+    /// Waits until every command of this member is decided, for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`GroupError::Timeout`], or what has ended the group before.
+    pub fn flush(&self, timeout: Duration) -> Result<(), GroupError> {
+        let until = Instant::now().checked_add(timeout);
+        let mut state = self.shared.lock();
+        loop {
+            let has_done = self.shared.turn(&mut state);
+            if state.engine.replica().undecided_count() == 0 {
+                return Ok(());
+            }
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(GroupError::Timeout(timeout));
+            }
+            if !has_done {
+                state = self.shared.wait(state, until);
+            }
+        }
+    }
+
     /// The decided entries in their order, from this index on. Any number of threads may read.
     #[must_use]
     pub fn decided(&self, first: u64) -> Decided {

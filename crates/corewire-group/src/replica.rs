@@ -295,7 +295,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
                 // It may have told only some of us.
                 if self.view.number > 0 {
-                    self.tell_all(&Message::Decided(self.view.clone()), out);
+                    let message = Message::Decided(self.view.clone());
+                    self.tell_all(&message, out);
+                    self.tell_former(&message, out);
                 }
             }
             Input::Met(member) => {
@@ -517,6 +519,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.questions += 1;
         let message = Message::Missing(self.missing());
         self.tell_all(&message, out);
+        self.tell_former(&message, out);
+    }
+
+    /// Says something to those who were members in the view before.
+    fn tell_former(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
         for member in self.before.clone() {
             if !self.view.has(member) {
                 self.say(member, message.clone(), out);

@@ -41,6 +41,8 @@ pub struct World {
     /// What each acceptor has published, and how much of it each member has read.
     streams: BTreeMap<Member, Vec<Publication<Command>>>,
     read: BTreeMap<(Member, Member), usize>,
+    /// Who has ever missed something.
+    missed: BTreeSet<Member>,
     /// Who knows of whose death.
     noticed: BTreeSet<(Member, Member)>,
     /// What anybody has ever decided, by the group's founder and the place.
@@ -96,6 +98,7 @@ impl World {
             queues: BTreeMap::new(),
             streams: BTreeMap::new(),
             read: BTreeMap::new(),
+            missed: BTreeSet::new(),
             noticed: BTreeSet::new(),
             decided: BTreeMap::new(),
             views: BTreeMap::new(),
@@ -234,11 +237,15 @@ impl World {
     fn has_gone_on(&self) -> bool {
         // A group of which too many have died, or have missed something that those who have died knew, is over, and a later one may be founded.
         let lasts = |view: &&View| {
-            let whole = |member: &&Member| self.replicas.get(member).is_some_and(Replica::is_complete);
+            let whole = |member: &&Member| {
+                let replica = self.replicas.get(member);
+                replica.is_some_and(|one| one.is_complete() || !self.missed.contains(member))
+            };
             view.number > 0 && view.members.iter().filter(whole).count() >= view.quorum()
         };
-        let views = self.replicas.values().map(Replica::view).filter(lasts);
-        let Some(view) = views.max_by_key(|view| view.number) else { return true };
+        let views = self.replicas.values().map(Replica::view);
+        let latest = views.max_by_key(|view| view.number);
+        let Some(view) = latest.filter(lasts) else { return true };
         let members = view.members.iter().filter_map(|member| self.replicas.get(member));
         let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count();
         let members_have_all = members.clone().all(|replica| {
@@ -363,6 +370,7 @@ impl Model for Limits {
             }
             Action::Miss(member) => {
                 world.misses -= 1;
+                world.missed.insert(member);
                 for (publisher, stream) in &world.streams {
                     world.read.insert((member, *publisher), stream.len());
                 }

@@ -1,0 +1,208 @@
+//! `corewire log`: a member of a group, whose log is written to standard output.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use corewire::ChannelName;
+use corewire_group::{Decided, DecidedEntry, Group, GroupError};
+use corewire_os::event::wait_readable;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::input::Input;
+use crate::records::{Records, Splitter};
+use crate::signals::Signals;
+use crate::{access, output, units};
+
+/// Bytes asked of the input at a time.
+const READ_BYTES: usize = 64 << 10;
+/// Lines that may be undecided before the next one waits.
+const UNDECIDED_MAX: u64 = 1024;
+/// How often a call that waits looks whether a signal was caught.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the others may take to take this member's roles over.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire log orders --stay < /dev/null      (in three terminals: three members)
+  echo 'one more' | corewire log orders
+  corewire log orders --stay --json | jq .index\n\
+\n\
+Each process that runs this command is a member of the group NAME, which the first one \
+founds. Every line of the input becomes an entry of the log, at the same index for all \
+members, and every entry is written to standard output, from the first one on: a member \
+that comes late gets the whole log.\n\
+\n\
+At the end of the input the command waits until its lines are decided, leaves the group \
+and ends; with --stay it stays a member until a signal ends it.\n\
+\n\
+A member may be killed at any time. As long as a majority of the members that it leaves \
+behind lives, the others go on, and no entry is lost. The log is in memory: it ends with \
+its last member.\n\
+\n\
+--json writes an object on a line for each entry, with the keys index (from 0), member \
+(its place in the group), number (which of that member's lines it is, from 1) and bytes \
+(the line in base64).\n\
+\n\
+Exit codes: 0 done, 1 the group has lost its majority, or another failure.";
+
+/// A replicated log among as many of these as run: lines in, decided lines out
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The group: letters, digits, '_', '-' and '.'
+    #[arg(value_parser = units::channel_name)]
+    name: ChannelName,
+    /// The file to read [default: standard input, as for '-']
+    input: Option<PathBuf>,
+    /// Stay a member at the end of the input, until a signal
+    #[arg(long)]
+    stay: bool,
+    /// Begin with the entry of this index
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    from: u64,
+    /// Maximum bytes of a line; the member that founds the group decides
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = units::message_bytes)]
+    largest: usize,
+    /// Write each entry as a JSON object on a line of its own
+    #[arg(long)]
+    json: bool,
+    /// Fail if this process is not a member after so many seconds
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    timeout: u64,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    index: u64,
+    member: u8,
+    number: u64,
+    bytes: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut input = Input::open(args.input.as_deref())?;
+    let signals = Signals::catch()?;
+    let domain = access::open_domain_with(None)?;
+    let group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
+    let group = group.join_timeout(Duration::from_secs(args.timeout))?;
+    signals.begin();
+    let printer = print(group.decided(args.from), args.json)?;
+    let outcome = propose(&group, args, &mut input, &signals);
+    // What is lost is the majority, and no call can mend that.
+    let left = group.leave(LEAVE_WITHIN);
+    let printed = printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)));
+    outcome?;
+    printed?;
+    if signals.caught().is_none() {
+        left?;
+    }
+    signals.end()
+}
+
+/// Proposes the lines of the input, and stays as long as it is asked to.
+fn propose(
+    group: &Group,
+    args: &Args,
+    input: &mut Input,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut splitter = Splitter::new(Records::Separated(b'\n'), args.largest);
+    let mut count = 0;
+    let mut submit = |line: &[u8]| -> Result<(), Failure> {
+        group.submit(line)?;
+        count += 1;
+        match count % UNDECIDED_MAX {
+            0 => flush(group, signals),
+            _ => Ok(()),
+        }
+    };
+    loop {
+        match input.read(&mut buffer, signals)? {
+            Some(0) => break,
+            Some(bytes) => splitter.split(&buffer[..bytes], &mut submit)?,
+            None => return Ok(()),
+        }
+    }
+    splitter.finish(&mut submit)?;
+    flush(group, signals)?;
+    if args.stay {
+        wait_readable(&[signals.descriptor()], None)?;
+    }
+    Ok(())
+}
+
+fn flush(group: &Group, signals: &Signals) -> Result<(), Failure> {
+    while signals.caught().is_none() {
+        match group.flush(LOOK_EVERY) {
+            Err(GroupError::Timeout(_)) => {}
+            other => return Ok(other?),
+        }
+    }
+    Ok(())
+}
+
+/// Writes what is decided, in a thread, until the group ends. If that fails, the command ends.
+fn print(mut decided: Decided, is_json: bool) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
+    let print = move || {
+        let printed = print_all(&mut decided, is_json);
+        if let Err(failure) = &printed {
+            if !failure.message.is_empty() {
+                output::note(&failure.message);
+            }
+            std::process::exit(failure.code.into());
+        }
+        printed
+    };
+    let thread = std::thread::Builder::new().name("corewire-print".to_owned());
+    thread.spawn(print).map_err(|error| Failure::other(format!("cannot start a thread: {error}")))
+}
+
+fn print_all(decided: &mut Decided, is_json: bool) -> Result<(), Failure> {
+    let mut output = BufWriter::new(io::stdout().lock());
+    loop {
+        let entry = match decided.try_next() {
+            Ok(Some(entry)) => entry,
+            // Nothing is there now: what was gathered is written.
+            Ok(None) => {
+                output.flush().map_err(|error| output::failed(&error))?;
+                match decided.next_timeout(Duration::MAX) {
+                    Ok(Some(entry)) => entry,
+                    Ok(None) => continue,
+                    Err(end) => return ended(end),
+                }
+            }
+            Err(end) => {
+                output.flush().map_err(|error| output::failed(&error))?;
+                return ended(end);
+            }
+        };
+        write(&mut output, &entry, is_json).map_err(|error| output::failed(&error))?;
+    }
+}
+
+fn ended(end: GroupError) -> Result<(), Failure> {
+    match end {
+        GroupError::Left(_) => Ok(()),
+        end => Err(end.into()),
+    }
+}
+
+fn write(output: &mut impl Write, entry: &DecidedEntry, is_json: bool) -> io::Result<()> {
+    if !is_json {
+        output.write_all(&entry.command)?;
+        return output.write_all(b"\n");
+    }
+    let bytes = STANDARD.encode(&entry.command);
+    let entry =
+        Entry { index: entry.index, member: entry.from.place, number: entry.number, bytes };
+    serde_json::to_writer(&mut *output, &entry)?;
+    output.write_all(b"\n")
+}
