@@ -21,6 +21,8 @@ use corewire_group::Group;
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const LIMIT: Duration = Duration::from_secs(60);
 const MEMBERS: usize = 5;
+/// Commands that a member proposes at once, now and then.
+const BURST: usize = 50;
 const MEMBER: &str = "COREWIRE_TORTURE_MEMBER";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
 
@@ -66,6 +68,10 @@ fn be_member(directory: &Path, label: &str) -> ! {
     });
     for number in 0u64.. {
         let command = format!("{label}-{number}");
+        // Enough for one that is stopped to miss something.
+        for part in (0..BURST).filter(|_| number % 16 == 0) {
+            group.submit(format!("{command}-{part}").as_bytes()).unwrap();
+        }
         match group.propose_timeout(command.as_bytes(), LIMIT) {
             Ok(index) => println!("A {index} {} {command}", now_ms()),
             Err(error) => {
