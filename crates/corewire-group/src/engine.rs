@@ -114,6 +114,10 @@ impl Engine {
         &self.replica
     }
 
+    pub(crate) fn lives(&self, member: Member) -> bool {
+        !self.gone.contains(&member)
+    }
+
     pub(crate) fn is_member(&self) -> bool {
         self.replica.view().has(self.me)
     }

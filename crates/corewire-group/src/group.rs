@@ -253,6 +253,35 @@ impl Group {
         Decided::new(Arc::clone(&self.shared), first)
     }
 
+    /// Whether the kernel has not reported the end of this member's process.
+    #[must_use]
+    pub fn lives(&self, member: Member) -> bool {
+        self.shared.lock().engine.lives(member)
+    }
+
+    /// Waits until the group has at least `count` members, for at most `timeout`. Returns the present view.
+    ///
+    /// # Errors
+    /// [`GroupError::Timeout`], or what has ended the group before.
+    pub fn wait_for_members(&self, count: usize, timeout: Duration) -> Result<View, GroupError> {
+        let until = Instant::now().checked_add(timeout);
+        let mut state = self.shared.lock();
+        loop {
+            self.shared.turn(&mut state);
+            let view = state.engine.replica().view();
+            if view.members.len() >= count {
+                return Ok(view.clone());
+            }
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(GroupError::Timeout(timeout));
+            }
+            state = self.shared.wait(state, until);
+        }
+    }
+
     /// Makes this member the leader. The present one may live. Does not wait.
     pub fn lead(&self) {
         self.shared.lock().engine.lead();

@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod collective;
 mod decided;
 mod engine;
 mod error;
@@ -65,6 +66,7 @@ mod replica;
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
 pub use agreement::{Ballot, Rules, Word};
+pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Value};
 pub use decided::{Decided, DecidedEntry};
 pub use error::{GroupError, JoinGroupError};
 pub use frame::Seen;

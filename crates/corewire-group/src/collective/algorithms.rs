@@ -1,0 +1,358 @@
+//! The calls. Each is first written for a set of ranks; with two levels a call is made of calls among smaller sets.
+
+use corewire::zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{CollectiveError, Communicator};
+
+/// From so many bytes on, an allreduce cuts its values into a part for each member.
+const LONG_BYTES: usize = 32 << 10;
+
+/// What can be sent: values without padding, of which every pattern of bits is one.
+pub trait Value: FromBytes + IntoBytes + Immutable + Copy {}
+
+impl<T: FromBytes + IntoBytes + Immutable + Copy> Value for T {}
+
+impl Communicator {
+    /// Returns when all members have called it.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Ended`].
+    pub fn barrier(&mut self) -> Result<(), CollectiveError> {
+        let tag = self.begin()?;
+        self.in_sets(
+            |all, set| all.barrier_among(tag, set),
+            |all, set| all.reduce_among(tag, set, 0, &mut [0u8; 0], |one, _| one),
+            |all, set| all.broadcast_among(tag, set, 0, &mut [0u8; 0]),
+        )
+    }
+
+    /// Copies the values of the member with rank `root` to all.
+    ///
+    /// # Errors
+    /// [`CollectiveError`]; `Length` if the members give slices of different lengths.
+    pub fn broadcast<T: Value>(
+        &mut self,
+        root: usize,
+        values: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        self.check_rank(root)?;
+        let tag = self.begin()?;
+        let sets = self.sets.clone();
+        let own = self.own_set(&sets);
+        let at = |set: &[usize], rank| set.iter().position(|one| *one == rank);
+        if let [set] = &sets[..] {
+            return self.broadcast_among(tag, set, root, values);
+        }
+        // In each other set the first one gets it; in the root's own set the root has it.
+        let heads = heads(&sets, root);
+        if let Some(at) = at(&heads, root).filter(|_| heads.contains(&self.rank)) {
+            self.broadcast_among(tag, &heads, at, values)?;
+        }
+        let head = heads[own];
+        let at = at(&sets[own], head).unwrap_or(0);
+        self.broadcast_among(tag, &sets[own], at, values)
+    }
+
+    /// Combines the values of all members, element by element, into those of the member with rank `root`. The operation
+    /// must be associative and commutative. The slices of the other members hold anything then.
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn reduce<T: Value>(
+        &mut self,
+        root: usize,
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        self.check_rank(root)?;
+        let tag = self.begin()?;
+        let sets = self.sets.clone();
+        let at = |set: &[usize], rank| set.iter().position(|one| *one == rank).unwrap_or(0);
+        if let [set] = &sets[..] {
+            return self.reduce_among(tag, set, root, values, &combine);
+        }
+        let heads = heads(&sets, root);
+        let own = self.own_set(&sets);
+        self.reduce_among(tag, &sets[own], at(&sets[own], heads[own]), values, &combine)?;
+        match heads.contains(&self.rank) {
+            true => self.reduce_among(tag, &heads, at(&heads, root), values, &combine),
+            false => Ok(()),
+        }
+    }
+
+    /// Combines the values of all members, element by element, for all. The operation must be associative and
+    /// commutative.
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn allreduce<T: Value>(
+        &mut self,
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        let tag = self.begin()?;
+        let values = std::cell::RefCell::new(values);
+        self.in_sets(
+            |all, set| all.allreduce_among(tag, set, &mut values.borrow_mut(), &combine),
+            |all, set| all.reduce_among(tag, set, 0, &mut values.borrow_mut(), &combine),
+            |all, set| all.broadcast_among(tag, set, 0, &mut values.borrow_mut()),
+        )
+    }
+
+    /// Copies the values of all members, in the order of their ranks, into `all` of the member with rank `root`; `all` of
+    /// the other members is not used, and may be empty.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Buffer`] if `all` is not as long as the parts together; otherwise as for
+    /// [`broadcast`](Self::broadcast).
+    pub fn gather<T: Value>(
+        &mut self,
+        root: usize,
+        part: &[T],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        self.check_rank(root)?;
+        if self.rank == root && all.len() != part.len() * self.size() {
+            return Err(CollectiveError::Buffer {
+                given: all.len(),
+                needed: part.len() * self.size(),
+            });
+        }
+        let tag = self.begin()?;
+        if self.rank != root {
+            return self.send(root, tag, part.as_bytes());
+        }
+        all[root * part.len()..][..part.len()].copy_from_slice(part);
+        for from in self.others() {
+            let place = &mut all[from * part.len()..][..part.len()];
+            receive_values(self, from, tag, place)?;
+        }
+        Ok(())
+    }
+
+    /// Sends to each member one part of `parts`, in the order of their ranks, and gets one from each into `received`.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Buffer`] if a slice is not a whole number of parts, or the two differ in length; otherwise as
+    /// for [`broadcast`](Self::broadcast).
+    pub fn all_to_all<T: Value>(
+        &mut self,
+        parts: &[T],
+        received: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let (size, rank) = (self.size(), self.rank);
+        let each = parts.len() / size;
+        for given in [parts.len(), received.len()] {
+            if given != each * size {
+                return Err(CollectiveError::Buffer { given, needed: each * size });
+            }
+        }
+        let tag = self.begin()?;
+        received[rank * each..][..each].copy_from_slice(&parts[rank * each..][..each]);
+        // Piece by piece with each other one in turn: nobody is asked by all at once.
+        for step in 1..size {
+            let (to, from) = ((rank + step) % size, (rank + size - step) % size);
+            self.send(to, tag, parts[to * each..][..each].as_bytes())?;
+            receive_values(self, from, tag, &mut received[from * each..][..each])?;
+        }
+        Ok(())
+    }
+
+    fn check_rank(&self, asked: usize) -> Result<(), CollectiveError> {
+        match asked < self.size() {
+            true => Ok(()),
+            false => Err(CollectiveError::NoSuchRank { asked, size: self.size() }),
+        }
+    }
+
+    /// The index of the set with this member.
+    fn own_set(&self, sets: &[Vec<usize>]) -> usize {
+        sets.iter().position(|set| set.contains(&self.rank)).unwrap_or(0)
+    }
+
+    /// With one level, all together. With two: each set to its first one, these together, and back.
+    fn in_sets(
+        &mut self,
+        together: impl Fn(&mut Self, &[usize]) -> Result<(), CollectiveError>,
+        up: impl Fn(&mut Self, &[usize]) -> Result<(), CollectiveError>,
+        down: impl Fn(&mut Self, &[usize]) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        let sets = std::mem::take(&mut self.sets);
+        let done = match &sets[..] {
+            [set] => together(self, set),
+            sets => {
+                let own = &sets[self.own_set(sets)];
+                let heads: Vec<usize> = sets.iter().map(|set| set[0]).collect();
+                up(self, own)
+                    .and_then(|()| match heads.contains(&self.rank) {
+                        true => together(self, &heads),
+                        false => Ok(()),
+                    })
+                    .and_then(|()| down(self, own))
+            }
+        };
+        self.sets = sets;
+        done
+    }
+
+    fn at(&self, set: &[usize]) -> usize {
+        set.iter().position(|rank| *rank == self.rank).unwrap_or(0)
+    }
+
+    /// Dissemination (Hensgen, Finkel and Manber, 1988): in round r, each hears from the one 2^r before it.
+    fn barrier_among(&mut self, tag: u64, set: &[usize]) -> Result<(), CollectiveError> {
+        let (size, at) = (set.len(), self.at(set));
+        let mut step = 1;
+        while step < size {
+            self.send(set[(at + step) % size], tag, &[])?;
+            self.receive(set[(at + size - step) % size], tag, &mut [])?;
+            step *= 2;
+        }
+        Ok(())
+    }
+
+    /// A binomial tree from `root`, an index in `set`.
+    fn broadcast_among<T: Value>(
+        &mut self,
+        tag: u64,
+        set: &[usize],
+        root: usize,
+        values: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let size = set.len();
+        let at = (self.at(set) + size - root) % size;
+        let other = |at: usize| set[(at + root) % size];
+        let mut step = size.next_power_of_two();
+        if at > 0 {
+            step = 1 << at.trailing_zeros();
+            receive_values(self, other(at - step), tag, values)?;
+        }
+        while step > 1 {
+            step /= 2;
+            if at + step < size {
+                self.send(other(at + step), tag, values.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same tree, towards `root`.
+    fn reduce_among<T: Value>(
+        &mut self,
+        tag: u64,
+        set: &[usize],
+        root: usize,
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        let size = set.len();
+        let at = (self.at(set) + size - root) % size;
+        let other = |at: usize| set[(at + root) % size];
+        let mut step = 1;
+        while step < size {
+            if at & step != 0 {
+                return self.send(other(at - step), tag, values.as_bytes());
+            }
+            if at + step < size {
+                self.receive_and_combine(other(at + step), tag, values, &combine)?;
+            }
+            step *= 2;
+        }
+        Ok(())
+    }
+
+    fn allreduce_among<T: Value>(
+        &mut self,
+        tag: u64,
+        set: &[usize],
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        if size_of_val(values) >= LONG_BYTES && values.len() >= set.len() && set.len() > 2 {
+            return self.allreduce_in_parts(tag, set, values, combine);
+        }
+        // Those beyond the largest power of two give their values to another one, and get the result.
+        let (size, at) = (set.len(), self.at(set));
+        let most = (size / 2 + 1).next_power_of_two();
+        if at >= most {
+            self.send(set[at - most], tag, values.as_bytes())?;
+            return receive_values(self, set[at - most], tag, values);
+        }
+        if at + most < size {
+            self.receive_and_combine(set[at + most], tag, values, &combine)?;
+        }
+        // Recursive doubling.
+        let mut step = 1;
+        while step < most {
+            self.send(set[at ^ step], tag, values.as_bytes())?;
+            self.receive_and_combine(set[at ^ step], tag, values, &combine)?;
+            step *= 2;
+        }
+        match at + most < size {
+            true => self.send(set[at + most], tag, values.as_bytes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Around a ring: each combines one part, and all parts go around once more.
+    fn allreduce_in_parts<T: Value>(
+        &mut self,
+        tag: u64,
+        set: &[usize],
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        let (size, at) = (set.len(), self.at(set));
+        let (next, before) = (set[(at + 1) % size], set[(at + size - 1) % size]);
+        let length = values.len();
+        let part = |index: usize| {
+            let index = index % size;
+            index * length / size..(index + 1) * length / size
+        };
+        for step in 0..size - 1 {
+            self.send(next, tag, values[part(at + size - step)].as_bytes())?;
+            let due = part(at + 2 * size - step - 1);
+            self.receive_and_combine(before, tag, &mut values[due], &combine)?;
+        }
+        for step in 0..size - 1 {
+            self.send(next, tag, values[part(at + 1 + size - step)].as_bytes())?;
+            receive_values(self, before, tag, &mut values[part(at + size - step)])?;
+        }
+        Ok(())
+    }
+
+    fn receive_and_combine<T: Value>(
+        &mut self,
+        from: usize,
+        tag: u64,
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(size_of_val(values), 0);
+        let done = self.receive(from, tag, &mut buffer);
+        if done.is_ok() {
+            for (value, other) in values.iter_mut().zip(buffer.chunks_exact(size_of::<T>().max(1))) {
+                if let Ok(other) = T::read_from_bytes(other) {
+                    *value = combine(*value, other);
+                }
+            }
+        }
+        self.buffer = buffer;
+        done
+    }
+}
+
+/// The one of each set that speaks with those of the others: the root in its own set.
+fn heads(sets: &[Vec<usize>], root: usize) -> Vec<usize> {
+    sets.iter().map(|set| if set.contains(&root) { root } else { set[0] }).collect()
+}
+
+fn receive_values<T: Value>(
+    all: &mut Communicator,
+    from: usize,
+    tag: u64,
+    values: &mut [T],
+) -> Result<(), CollectiveError> {
+    all.receive(from, tag, values.as_mut_bytes())
+}

@@ -1,0 +1,300 @@
+//! How members link, and one message from one to another.
+
+use std::time::{Duration, Instant};
+
+use corewire::{
+    ConnectError, Domain, Endpoint, Event, MessageError, Peer, Selector, Wait,
+};
+use corewire_os::processor;
+
+use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers};
+use crate::group::Group;
+use crate::member::View;
+
+/// The longest piece of a message: it goes into memory of the sender, so that the sender does not wait for the receiver
+/// as long as there is room.
+const PIECE_BYTES: usize = 32 << 10;
+/// Times that a member looks for room before it waits.
+const LOOKS: u32 = 1000;
+/// A tag that no message has.
+const NO_TAG: u64 = u64::MAX;
+/// The tag of a member's first message: which cache it is at.
+const HELLO: u64 = u64::MAX - 1;
+
+impl Communicator {
+    /// Begins to make a communicator for the members of this view. Each of them makes one.
+    pub fn builder<'a>(
+        domain: &'a Domain,
+        group: &'a Group,
+        view: &'a View,
+    ) -> CommunicatorBuilder<'a> {
+        CommunicatorBuilder {
+            domain,
+            group,
+            view,
+            tiers: Tiers::Auto,
+            wait: Wait::default(),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl CommunicatorBuilder<'_> {
+    /// Whether members at the same last-level cache first do a call among themselves. Default: [`Tiers::Auto`]. All
+    /// members must say the same.
+    pub fn tiers(mut self, tiers: Tiers) -> Self {
+        self.tiers = tiers;
+        self
+    }
+
+    /// How calls wait. Default: [`Wait::Adaptive`].
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long the others may take to make theirs. Default: 60 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Makes the communicator. Waits until all members have made theirs.
+    ///
+    /// # Errors
+    /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member ends before.
+    pub fn connect(self) -> Result<Communicator, CollectiveError> {
+        let Self { domain, group, view, .. } = &self;
+        let members = view.members.clone();
+        let rank = members.iter().position(|member| *member == group.member());
+        let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
+        let name = |place: u8| format!("{}.{place}.{}", group.name(), view.number);
+        let endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
+        let mut all = Communicator {
+            endpoint,
+            peers: vec![None; members.len()],
+            sets: vec![(0..members.len()).collect()],
+            members,
+            rank,
+            calls: 0,
+            ended: None,
+            buffer: Vec::new(),
+        };
+        let deadline = Instant::now().checked_add(self.timeout);
+        for other in 0..all.size() {
+            if other != rank {
+                all.peers[other] =
+                    Some(self.link(&mut all.endpoint, other, &name, deadline)?);
+            }
+        }
+        let domains = all.exchange_caches()?;
+        all.sets = sets_of(&domains, self.tiers);
+        Ok(all)
+    }
+
+    /// Links with one other member as soon as it has its endpoint.
+    fn link(
+        &self,
+        endpoint: &mut Endpoint,
+        other: usize,
+        name: &impl Fn(u8) -> String,
+        deadline: Option<Instant>,
+    ) -> Result<Peer, CollectiveError> {
+        let member = self.view.members[other];
+        loop {
+            // Long enough to be woken by the name, short enough to hear of the member's end.
+            let pause = Some(Duration::from_millis(5));
+            match endpoint.peer_when_created(&name(member.place), pause) {
+                Err(ConnectError::NotCreated { .. }) => {}
+                other => return Ok(other?),
+            }
+            if !self.group.lives(member) {
+                return Err(CollectiveError::Ended { name: self.group.name().to_owned(), member });
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(CollectiveError::Timeout {
+                    member,
+                    view: self.view.number,
+                    after: self.timeout,
+                });
+            }
+        }
+    }
+}
+
+/// The ranks of each cache, in the order of their first ones.
+fn sets_of(caches: &[Vec<u8>], tiers: Tiers) -> Vec<Vec<usize>> {
+    let mut sets: Vec<(&[u8], Vec<usize>)> = Vec::new();
+    for (rank, cache) in caches.iter().enumerate() {
+        match sets.iter_mut().find(|(of, _)| of == cache) {
+            Some((_, set)) => set.push(rank),
+            None => sets.push((cache, vec![rank])),
+        }
+    }
+    let large = sets.iter().filter(|(_, set)| set.len() > 1).count();
+    match tiers {
+        Tiers::One => vec![(0..caches.len()).collect()],
+        Tiers::Auto if large < 2 => vec![(0..caches.len()).collect()],
+        _ => sets.into_iter().map(|(_, set)| set).collect(),
+    }
+}
+
+impl Communicator {
+    /// The last-level cache of each member: of the processor where it runs now.
+    fn exchange_caches(&mut self) -> Result<Vec<Vec<u8>>, CollectiveError> {
+        let own = processor::last_level(rustix::thread::sched_getcpu());
+        let own = own.unwrap_or_default().into_bytes();
+        let mut all = vec![Vec::new(); self.size()];
+        for other in self.others() {
+            self.send(other, HELLO, &own)?;
+        }
+        for other in self.others() {
+            let mut cache = vec![0; 256];
+            let bytes = self.receive_some(other, HELLO, &mut cache)?;
+            cache.truncate(bytes);
+            all[other] = cache;
+        }
+        all[self.rank] = own;
+        Ok(all)
+    }
+
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank;
+        (0..self.members.len()).filter(move |other| *other != rank)
+    }
+
+    /// Begins a call: returns its tag.
+    pub(super) fn begin(&mut self) -> Result<u64, CollectiveError> {
+        if let Some(ended) = &self.ended {
+            return Err(ended.clone());
+        }
+        self.calls += 1;
+        Ok(self.calls)
+    }
+
+    /// Sends a message, in pieces. Waits only for room.
+    #[inline]
+    pub(super) fn send(&mut self, to: usize, tag: u64, mut bytes: &[u8]) -> Result<(), CollectiveError> {
+        let Some(peer) = self.peers[to] else { return Ok(()) };
+        loop {
+            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES));
+            if self.endpoint.try_send(peer, tag, piece).is_err() {
+                self.send_slowly(to, peer, tag, piece)?;
+            }
+            bytes = rest;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[cold]
+    fn send_slowly(
+        &mut self,
+        to: usize,
+        peer: Peer,
+        tag: u64,
+        piece: &[u8],
+    ) -> Result<(), CollectiveError> {
+        let mut looks = 0;
+        loop {
+            match self.endpoint.try_send(peer, tag, piece) {
+                Ok(()) => return Ok(()),
+                Err(MessageError::Full { .. }) => {}
+                Err(error) => return Err(self.failed(to, error)),
+            }
+            looks += 1;
+            let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
+            let nothing = Selector::tag(NO_TAG);
+            let event = self.endpoint.receive_event_into_timeout(nothing, &mut [], pause);
+            match event {
+                Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
+                Ok(_) => {}
+                Err(error) => return Err(self.failed(to, error)),
+            }
+        }
+    }
+
+    /// Receives a message of this length, in pieces.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        from: usize,
+        tag: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), CollectiveError> {
+        let mut at = 0;
+        loop {
+            let end = buffer.len().min(at + PIECE_BYTES);
+            let bytes = self.receive_some(from, tag, &mut buffer[at..end])?;
+            if bytes != end - at {
+                return Err(self.wrong_length(from, bytes as u64, end - at));
+            }
+            at = end;
+            if at == buffer.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Receives the next message with this tag, of at most `buffer` bytes.
+    #[inline]
+    fn receive_some(
+        &mut self,
+        from: usize,
+        tag: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, CollectiveError> {
+        let Some(peer) = self.peers[from] else { return Ok(0) };
+        let selector = Selector::tag(tag).from(peer);
+        loop {
+            if let Some(status) = self.endpoint.receive_short(selector, buffer) {
+                return Ok(usize::try_from(status.bytes).unwrap_or(usize::MAX));
+            }
+            match self.endpoint.receive_event_into(selector, buffer) {
+                Ok(Event::Received(status)) => {
+                    return Ok(usize::try_from(status.bytes).unwrap_or(usize::MAX));
+                }
+                Ok(Event::Came(_)) => {}
+                Ok(Event::Gone { peer: gone, why }) if gone == peer => {
+                    return Err(self.failed(from, why));
+                }
+                Ok(Event::Gone { peer, why }) => self.hear_end(peer, &why)?,
+                Err(MessageError::BufferTooSmall { needed, given }) => {
+                    return Err(self.wrong_length(from, needed, given));
+                }
+                Err(error) => return Err(self.failed(from, error)),
+            }
+        }
+    }
+
+    fn wrong_length(&self, from: usize, found: u64, expected: usize) -> CollectiveError {
+        CollectiveError::Length { member: self.members[from], found, expected }
+    }
+
+    /// Another member than the one that a call waits for has gone. Who has left in order has done its part.
+    fn hear_end(&mut self, peer: Peer, why: &MessageError) -> Result<(), CollectiveError> {
+        let Some(rank) = self.peers.iter().position(|one| *one == Some(peer)) else {
+            return Ok(());
+        };
+        match why {
+            MessageError::PeerLeft { .. } => Ok(()),
+            why => Err(self.failed(rank, why.clone())),
+        }
+    }
+
+    /// The error for a member that cannot be spoken with. If it has ended, so has the communicator.
+    fn failed(&mut self, rank: usize, error: MessageError) -> CollectiveError {
+        match error {
+            MessageError::PeerDied { .. }
+            | MessageError::PeerLeft { .. }
+            | MessageError::PeerCutOff { .. }
+            | MessageError::UnknownPeer => {
+                let name = self.endpoint.name().split('.').next().unwrap_or_default().to_owned();
+                let ended = CollectiveError::Ended { name, member: self.members[rank] };
+                self.ended.get_or_insert(ended).clone()
+            }
+            other => other.into(),
+        }
+    }
+}

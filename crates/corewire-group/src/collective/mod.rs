@@ -1,0 +1,216 @@
+//! Collectives: calls that all members of a view make together.
+//!
+//! A [`Communicator`] links the members of one view by endpoints of their own, which only its calls use. Each call is made
+//! by the thread that calls, without help of any other one.
+//!
+//! | call | messages that one after the other must go, for n members | bytes that a member sends |
+//! |---|---|---|
+//! | barrier | ceil(log2 n) | one short message in each round |
+//! | broadcast | ceil(log2 n) | the value, at most ceil(log2 n) times |
+//! | reduce | ceil(log2 n) | the value, once |
+//! | allreduce | ceil(log2 n), 2 more if n is no power of two; 2(n - 1) for long values | the value in each round; long values twice |
+//! | gather | 1 | its part |
+//! | all-to-all | 1 | n - 1 parts |
+//!
+//! With [two levels](Tiers::Two), members at the same last-level cache first do it among themselves, then one of each
+//! cache with the others, so that each value crosses to a cache once.
+//!
+//! A message carries the number of its call, so that a member that is ahead does not disturb one that is behind.
+//!
+//! # Deaths
+//!
+//! If a process ends, the kernel reports that to every member, and every call that has not ended yet returns
+//! [`CollectiveError::Ended`] with the member's name, whether or not it would have needed that member; so do all later
+//! calls. A communicator that was dropped in order disturbs only those that still need a message from it.
+
+mod algorithms;
+mod link;
+
+use std::fmt;
+use std::time::Duration;
+
+use corewire::{ConnectError, Endpoint, EndpointError, MessageError, OpenError, OsError, Peer};
+
+pub use algorithms::Value;
+
+use crate::member::Member;
+
+/// All members of one view, for collective calls.
+///
+/// All members make the same calls in the same order. A call waits for the others as far as it needs them.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-collective-{}", std::process::id()));
+/// use std::time::Duration;
+///
+/// use corewire::Domain;
+/// use corewire_group::{Communicator, Group};
+///
+/// let domain = Domain::open_at(&dir)?;
+/// # let limit = Duration::from_secs(20);
+/// # let other = { let domain = domain.clone(); std::thread::spawn(move || {
+/// #     let group = Group::builder(&domain, "sum").join().unwrap();
+/// #     let view = group.wait_for_members(2, limit).unwrap();
+/// #     let mut all = Communicator::builder(&domain, &group, &view).connect().unwrap();
+/// #     let mut values = [all.rank() as u64 + 1];
+/// #     all.allreduce(&mut values, |one, other| one + other).unwrap();
+/// #     assert_eq!(values, [3]);
+/// #     all.barrier().unwrap();
+/// # }) };
+/// // Each of two processes does this:
+/// let group = Group::builder(&domain, "sum").join()?;
+/// let view = group.wait_for_members(2, Duration::from_secs(10))?;
+/// let mut all = Communicator::builder(&domain, &group, &view).connect()?;
+///
+/// let mut values = [all.rank() as u64 + 1];
+/// all.allreduce(&mut values, |one, other| one + other)?;
+/// assert_eq!(values, [3]);
+/// all.barrier()?;
+/// # other.join().unwrap();
+/// # drop((all, group, domain)); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Communicator {
+    endpoint: Endpoint,
+    members: Vec<Member>,
+    rank: usize,
+    /// The peer of each rank, except the own one.
+    peers: Vec<Option<Peer>>,
+    /// The ranks at each last-level cache; all in one set if there is one level.
+    sets: Vec<Vec<usize>>,
+    /// How many calls there were.
+    calls: u64,
+    /// Whose end ended the communicator.
+    ended: Option<CollectiveError>,
+    buffer: Vec<u8>,
+}
+
+/// Whether members at the same last-level cache first do a call among themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Tiers {
+    /// Two if there are two caches with at least two members each.
+    #[default]
+    Auto,
+    /// All members are alike.
+    One,
+    /// Those of each cache, and one of each with the others.
+    Two,
+}
+
+/// Builder of a communicator, returned by [`Communicator::builder`].
+#[derive(Debug)]
+#[must_use = "nothing is connected before `connect`"]
+pub struct CommunicatorBuilder<'a> {
+    domain: &'a corewire::Domain,
+    group: &'a crate::group::Group,
+    view: &'a crate::member::View,
+    tiers: Tiers,
+    wait: corewire::Wait,
+    timeout: Duration,
+}
+
+/// Why a collective call failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// The process of this member has ended, or its communicator was dropped before it did its part.
+    #[error("member {member} of group {name} has ended")]
+    Ended {
+        /// The group.
+        name: String,
+        /// The member.
+        member: Member,
+    },
+    /// There is no such rank.
+    #[error("rank {asked}: there are {size} members")]
+    NoSuchRank {
+        /// What was given.
+        asked: usize,
+        /// How many members there are.
+        size: usize,
+    },
+    /// A member has given values of another length.
+    #[error("member {member} sent {found} bytes where {expected} are due: all must give the same")]
+    Length {
+        /// The member.
+        member: Member,
+        /// What it sent.
+        found: u64,
+        /// What this member expects.
+        expected: usize,
+    },
+    /// A buffer has the wrong length.
+    #[error("a buffer of {given} values where {needed} are needed")]
+    Buffer {
+        /// What was given.
+        given: usize,
+        /// What is needed.
+        needed: usize,
+    },
+    /// This process is not a member of the view.
+    #[error("this process is not a member of view {0}")]
+    NoMember(u64),
+    /// The others have not made their communicators in time.
+    #[error("member {member} has no communicator for view {view} within {after:?}")]
+    Timeout {
+        /// The first one that is missing.
+        member: Member,
+        /// The view.
+        view: u64,
+        /// The given time.
+        after: Duration,
+    },
+    /// The endpoint cannot be created.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Another member cannot be linked with.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The endpoint failed.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The domain cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A system call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl Communicator {
+    /// This member's number: its index among the members.
+    #[must_use]
+    pub const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The members, by rank.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The ranks at each last-level cache, or all in one set if there is one level.
+    #[must_use]
+    pub fn sets(&self) -> &[Vec<usize>] {
+        &self.sets
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("rank", &self.rank)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Collective calls among threads that are members of one group each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use corewire::Domain;
+use corewire_group::{CollectiveError, Communicator, Group, Tiers};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Does a job at each of so many members.
+fn with_members(
+    test: &str,
+    count: usize,
+    tiers: Tiers,
+    job: impl Fn(&mut Communicator) + Sync,
+) {
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("corewire-{test}-{count}-{}", std::process::id()));
+    let domain = Domain::open_at(&path).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                let group = Group::builder(&domain, "all").join_timeout(PATIENCE).unwrap();
+                let view = group.wait_for_members(count, PATIENCE).unwrap();
+                let builder = Communicator::builder(&domain, &group, &view).tiers(tiers);
+                let mut all = builder.timeout(PATIENCE).connect().unwrap();
+                job(&mut all);
+                all.barrier().unwrap();
+            });
+        }
+    });
+    let _ = std::fs::remove_dir_all(&path);
+}
+
+/// Every call, with every length that takes another way.
+fn every_call(all: &mut Communicator) {
+    let (size, rank) = (all.size(), all.rank());
+    for length in [0usize, 1, 5, 1000, 20_000] {
+        let own = |rank: usize| (0..length).map(move |at| (rank * 7919 + at) as u64);
+        let sum: Vec<u64> = (0..length).map(|at| (0..size).map(|one| (one * 7919 + at) as u64).sum()).collect();
+
+        let mut values: Vec<u64> = own(rank).collect();
+        all.allreduce(&mut values, |one, other| one + other).unwrap();
+        assert_eq!(values, sum);
+
+        for root in 0..size {
+            let mut values: Vec<u64> = own(rank).collect();
+            all.reduce(root, &mut values, |one, other| one + other).unwrap();
+            assert!(rank != root || values == sum);
+
+            let mut values: Vec<u64> = own(rank).collect();
+            all.broadcast(root, &mut values).unwrap();
+            assert!(values.iter().copied().eq(own(root)));
+
+            let part: Vec<u64> = own(rank).collect();
+            let mut gathered = vec![0; if rank == root { size * length } else { 0 }];
+            all.gather(root, &part, &mut gathered).unwrap();
+            assert!(rank != root || gathered.into_iter().eq((0..size).flat_map(own)));
+        }
+
+        let parts: Vec<u64> = (0..size).flat_map(|to| own(rank * size + to)).collect();
+        let mut received = vec![0; size * length];
+        all.all_to_all(&parts, &mut received).unwrap();
+        assert!(received.into_iter().eq((0..size).flat_map(|from| own(from * size + rank))));
+        all.barrier().unwrap();
+    }
+}
+
+#[test]
+fn every_call_among_one_to_nine() {
+    for count in [1, 2, 3, 4, 5, 8, 9] {
+        with_members("every-call", count, Tiers::One, every_call);
+    }
+}
+
+#[test]
+fn two_levels_give_the_same() {
+    // The threads run where they run: some have caches of their own, or all are at one.
+    for count in [2, 5, 6] {
+        with_members("two-levels", count, Tiers::Two, every_call);
+    }
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_all_have_come() {
+    let come = std::sync::atomic::AtomicUsize::new(0);
+    with_members("barrier", 5, Tiers::One, |all| {
+        for round in 1..=100 {
+            come.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            all.barrier().unwrap();
+            assert!(come.load(std::sync::atomic::Ordering::SeqCst) >= round * all.size());
+            all.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn mistakes_are_named() {
+    with_members("collective-mistakes", 2, Tiers::One, |all| {
+        let error = all.broadcast(2, &mut [0u8]).unwrap_err();
+        assert_eq!(error, CollectiveError::NoSuchRank { asked: 2, size: 2 });
+        let error = all.all_to_all(&[1u8, 2, 3], &mut [0; 3]).unwrap_err();
+        assert_eq!(error, CollectiveError::Buffer { given: 3, needed: 2 });
+        let error = all.gather(all.rank(), &[1u8], &mut []).unwrap_err();
+        assert_eq!(error, CollectiveError::Buffer { given: 0, needed: 2 });
+    });
+}
