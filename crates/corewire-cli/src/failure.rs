@@ -6,7 +6,7 @@ use corewire::{
     ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError, OsError,
     ReceiveError, SegmentError, SendError, TopologyError,
 };
-use corewire_group::{GroupError, JoinGroupError};
+use corewire_group::{CollectiveError, GroupError, JoinGroupError};
 
 /// A command's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +122,12 @@ impl From<JoinGroupError> for Failure {
 
 impl From<GroupError> for Failure {
     fn from(error: GroupError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<CollectiveError> for Failure {
+    fn from(error: CollectiveError) -> Self {
         Self::other(error)
     }
 }

@@ -5,6 +5,7 @@
 //! the distance of the cores.
 
 mod circuit;
+mod collective;
 mod death;
 mod endpoint;
 mod interface;
@@ -63,6 +64,16 @@ enum What {
     /// Circuits: calls through one, two and three monitors, compared with a direct ring.
     #[command(after_help = "Example:\n  corewire bench circuit --json")]
     Circuit(Options),
+    /// Collective calls among the members of a group, compared with a bare cache line.
+    #[command(after_help = "Example:\n  corewire bench collective --members 2 --json")]
+    Collective {
+        #[command(flatten)]
+        options: Options,
+        /// How many processes take part.
+        #[arg(long, default_value_t = 2, value_name = "N",
+              value_parser = clap::value_parser!(u8).range(2..=64))]
+        members: u8,
+    },
     /// Generated calls: compared with the same bytes exchanged by hand, and with a socket; ten types of messages
     /// over each driver.
     #[command(after_help = "Example:\n  corewire bench interface --json")]
@@ -99,6 +110,7 @@ impl What {
     fn places(&self) -> (Places, usize) {
         match self {
             Self::FanOut(options) => (Places::Beside, options.receivers()),
+            Self::Collective { members, .. } => (Places::Beside, usize::from(*members) - 1),
             Self::Death(_) | Self::Idle(_) | Self::Top(_) => (Places::Anywhere, 1),
             _ => (Places::Beside, 1),
         }
@@ -111,6 +123,7 @@ impl What {
             Self::Endpoint { .. } => "endpoint",
             Self::Interface(_) => "interface",
             Self::Circuit(_) => "circuit",
+            Self::Collective { .. } => "collective",
             _ => return Ok(()),
         };
         if count >= 2 {
@@ -133,6 +146,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &endpoint::silent::ROLE,
     &endpoint::stream::ROLE,
     &endpoint::many::ROLE,
+    &collective::ROLE,
     &circuit::MANY_ROLE,
     &circuit::FLOODED_ROLE,
     &interface::by_hand::ROLE,
@@ -170,6 +184,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             (options, report)
         }
         What::Circuit(options) => (options.clone(), circuit::run(&options)?),
+        What::Collective { options, members } => {
+            let report = collective::run(&options, members.into())?;
+            (options, report)
+        }
         What::Interface(options) => (options.clone(), interface::run(&options)?),
         What::Large(options) => (options.clone(), large::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),
