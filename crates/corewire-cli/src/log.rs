@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corewire::ChannelName;
-use corewire_group::{Decided, DecidedEntry, Group, GroupError};
+use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
@@ -168,13 +168,13 @@ fn print(mut decided: Decided, is_json: bool) -> Result<JoinHandle<Result<(), Fa
 fn print_all(decided: &mut Decided, is_json: bool) -> Result<(), Failure> {
     let mut output = BufWriter::new(io::stdout().lock());
     loop {
-        let entry = match decided.try_next() {
-            Ok(Some(entry)) => entry,
+        let decision = match decided.try_next() {
+            Ok(Some(decision)) => decision,
             // Nothing is there now: what was gathered is written.
             Ok(None) => {
                 output.flush().map_err(|error| output::failed(&error))?;
                 match decided.next_timeout(Duration::MAX) {
-                    Ok(Some(entry)) => entry,
+                    Ok(Some(decision)) => decision,
                     Ok(None) => continue,
                     Err(end) => return ended(end),
                 }
@@ -183,6 +183,10 @@ fn print_all(decided: &mut Decided, is_json: bool) -> Result<(), Failure> {
                 output.flush().map_err(|error| output::failed(&error))?;
                 return ended(end);
             }
+        };
+        // Only a program that uses the library puts snapshots in the place of entries.
+        let Decision::Entry(entry) = decision else {
+            return Err(Failure::other("a snapshot stands for the first entries of this group"));
         };
         write(&mut output, &entry, is_json).map_err(|error| output::failed(&error))?;
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 
 use crate::error::GroupError;
-use crate::group::Shared;
+use crate::group::{Shared, State};
 use crate::member::Member;
 
 /// A decided command.
@@ -24,7 +24,22 @@ pub struct DecidedEntry {
     pub command: Arc<[u8]>,
 }
 
-/// The decided entries of a log, in order, each once: an iterator that waits for the next one, and a stream. Both end
+/// What comes next in a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// An entry.
+    Entry(DecidedEntry),
+    /// What a member's program has made of all entries before index `next`: see [`Group::truncate`](crate::Group::truncate).
+    /// The entry of that index comes next.
+    Snapshot {
+        /// The index of the first entry that it does not stand for.
+        next: u64,
+        /// What the program has given.
+        state: Arc<[u8]>,
+    },
+}
+
+/// The decisions of a log, in order, each once: an iterator that waits for the next one, and a stream. Both end
 /// with the group, after what is decided. Returned by [`Group::decided`](crate::Group::decided).
 #[derive(Debug)]
 pub struct Decided {
@@ -41,7 +56,7 @@ impl Decided {
     ///
     /// # Errors
     /// What has ended the group.
-    pub fn try_next(&mut self) -> Result<Option<DecidedEntry>, GroupError> {
+    pub fn try_next(&mut self) -> Result<Option<Decision>, GroupError> {
         self.next_until(Some(Instant::now()))
     }
 
@@ -49,11 +64,11 @@ impl Decided {
     ///
     /// # Errors
     /// What has ended the group.
-    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<DecidedEntry>, GroupError> {
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Decision>, GroupError> {
         self.next_until(Instant::now().checked_add(timeout))
     }
 
-    fn next_until(&mut self, until: Option<Instant>) -> Result<Option<DecidedEntry>, GroupError> {
+    fn next_until(&mut self, until: Option<Instant>) -> Result<Option<Decision>, GroupError> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         loop {
@@ -70,29 +85,37 @@ impl Decided {
         }
     }
 
-    fn read(&mut self, state: &crate::group::State) -> Option<DecidedEntry> {
-        let at = usize::try_from(self.next).ok()?;
-        let entry = state.engine.replica().entries().get(at)?;
-        let command = Arc::clone(&entry.command.0);
-        let entry =
-            DecidedEntry { index: self.next, from: entry.from, number: entry.number, command };
+    fn read(&mut self, state: &State) -> Option<Decision> {
+        let replica = state.engine.replica();
+        let Some(entry) = replica.entry(self.next) else {
+            let snapshot = replica.snapshot().filter(|snapshot| snapshot.next > self.next)?;
+            self.next = snapshot.next;
+            let state = Arc::clone(&snapshot.state.0);
+            return Some(Decision::Snapshot { next: snapshot.next, state });
+        };
+        let index = self.next;
         self.next += 1;
-        Some(entry)
+        Some(Decision::Entry(DecidedEntry {
+            index,
+            from: entry.from,
+            number: entry.number,
+            command: Arc::clone(&entry.command.0),
+        }))
     }
 }
 
 impl Iterator for Decided {
-    type Item = DecidedEntry;
+    type Item = Decision;
 
-    fn next(&mut self) -> Option<DecidedEntry> {
+    fn next(&mut self) -> Option<Decision> {
         self.next_until(None).ok().flatten()
     }
 }
 
 impl Stream for Decided {
-    type Item = DecidedEntry;
+    type Item = Decision;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<DecidedEntry>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Decision>> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         if let Some(entry) = self.read(&state) {

@@ -173,6 +173,17 @@ impl Engine {
         self.places.remove(&number)
     }
 
+    /// Whether a snapshot stands for a command of this member whose place this member has not seen.
+    pub(crate) fn is_passed_over(&self, number: u64) -> bool {
+        let snapshot = self.replica.snapshot();
+        let last = snapshot.and_then(|snapshot| snapshot.last.get(&self.me));
+        last.is_some_and(|last| number <= *last) && !self.places.contains_key(&number)
+    }
+
+    pub(crate) fn truncate(&mut self, next: u64, state: &[u8]) {
+        self.handle(Input::Truncate(next, Command(state.into())));
+    }
+
     pub(crate) fn leave(&mut self) {
         self.handle(Input::Leave);
     }
@@ -348,7 +359,7 @@ impl Engine {
         Seen {
             member: self.me,
             pid: std::process::id(),
-            decided: self.replica.entries().len() as u64,
+            decided: self.replica.decided_count(),
             undecided: self.replica.undecided_count() as u64,
             ended: view.members.iter().filter(|one| self.gone.contains(one)).copied().collect(),
             view,
@@ -411,6 +422,7 @@ impl Engine {
                         self.places.insert(entry.number, place);
                     }
                 }
+                Output::Snapshot(_) => self.has_news = true,
                 Output::View(view) => {
                     self.has_news = true;
                     for member in view.members {

@@ -80,6 +80,13 @@ pub enum GroupError {
     /// It was not decided in time. It may still be.
     #[error("not decided within {0:?}")]
     Timeout(Duration),
+    /// The command is decided, but this process was stopped meanwhile, and got a snapshot in place of the entry: its index
+    /// is not known.
+    #[error("decided, at an index before {before} that this member has not seen")]
+    PassedOver {
+        /// The first entry that the snapshot does not stand for.
+        before: u64,
+    },
     /// This process is a forked child, and the group belongs to its parent.
     #[error("this process was forked from the one that is the member")]
     Forked,

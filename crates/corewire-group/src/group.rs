@@ -186,6 +186,10 @@ impl Group {
                 self.shared.kick();
                 return Ok(place);
             }
+            if state.engine.is_passed_over(number) {
+                let before = state.engine.replica().snapshot().map_or(0, |snapshot| snapshot.next);
+                return Err(GroupError::PassedOver { before });
+            }
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
@@ -251,6 +255,13 @@ impl Group {
     #[must_use]
     pub fn decided(&self, first: u64) -> Decided {
         Decided::new(Arc::clone(&self.shared), first)
+    }
+
+    /// Says what this program has made of all entries before index `next`. They are not kept any more here: a reader that is
+    /// behind, here or at a member that comes later, gets `state` in their place. Every member does this for itself, when
+    /// it wants. No effect if they are not all decided, or if there is a snapshot for more already.
+    pub fn truncate(&self, next: u64, state: &[u8]) {
+        self.shared.lock().engine.truncate(next, state);
     }
 
     /// Whether the kernel has not reported the end of this member's process.

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::kept::{Kept, Snapshot};
 use crate::member::{Member, View};
 
 /// Entries that a message to a member which is behind has at most.
@@ -39,6 +40,8 @@ pub enum Message<C> {
     Leave,
     /// I hear what is published from now on, and miss what was published before.
     Missing(Missing),
+    /// This was decided before what follows.
+    Snapshot(Snapshot<C>),
     /// This was decided, from this place on.
     Entries(u64, Vec<Entry<C>>),
     /// Behind the entries that were missing: this answers the question of the first number. Everything before this place
@@ -85,6 +88,8 @@ pub enum Input<C> {
     Met(Member),
     /// It was stopped for too long, and some publications are lost for it. What is published from now on comes.
     Missed,
+    /// Its program has made this of all entries before a place. They need not be kept.
+    Truncate(u64, C),
     /// Its program leaves the group.
     Leave,
     /// Its program makes this member the leader, though the present one may live.
@@ -100,6 +105,8 @@ pub enum Output<C> {
     Publish(Publication<C>),
     /// The entry at this place is decided. They come in order, each once.
     Decided(u64, Entry<C>),
+    /// This stands for entries that this member has not seen. The next one is behind it.
+    Snapshot(Snapshot<C>),
     /// There is a new view.
     View(View),
 }
@@ -146,13 +153,11 @@ pub struct Replica<C> {
     /// Words about views that follow a view that has not come yet.
     early: Vec<(Member, u64, Word)>,
     // What was decided.
-    entries: Vec<Entry<C>>,
+    kept: Kept<C>,
     /// Entries behind a gap.
     ahead: BTreeMap<u64, Entry<C>>,
     /// The place behind the last one that any acceptor has spoken of.
     spoken: u64,
-    /// Of each member the last command that was decided.
-    last: BTreeMap<Member, u64>,
     /// Whether it has everything that any acceptor has published and it has not heard. Else it learns: it neither would
     /// be a member nor says who is the next acceptor.
     is_complete: bool,
@@ -210,10 +215,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             proposal: None,
             yields_to: None,
             early: Vec::new(),
-            entries: Vec::new(),
+            kept: Kept::default(),
             ahead: BTreeMap::new(),
             spoken: 0,
-            last: BTreeMap::new(),
             is_complete: true,
             questions: 0,
             learners: BTreeMap::new(),
@@ -232,10 +236,22 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         &self.view
     }
 
-    /// What was decided.
+    /// The entry at a place, if it is decided, and no snapshot stands for it.
     #[must_use]
-    pub fn entries(&self) -> &[Entry<C>] {
-        &self.entries
+    pub fn entry(&self, place: u64) -> Option<&Entry<C>> {
+        self.kept.get(place)
+    }
+
+    /// What stands for the entries that are not kept.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<&Snapshot<C>> {
+        self.kept.snapshot()
+    }
+
+    /// How many entries are decided.
+    #[must_use]
+    pub fn decided_count(&self) -> u64 {
+        self.next()
     }
 
     /// Whether it would be a member of a group of which nobody lives. Then it has to found one.
@@ -269,7 +285,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     }
 
     fn next(&self) -> u64 {
-        self.entries.len() as u64
+        self.kept.next()
     }
 
     /// Something has happened.
@@ -327,6 +343,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.incomplete.insert(self.me);
                 self.ask_for_entries(out);
             }
+            Input::Truncate(next, state) => _ = self.kept.truncate(next, state),
             Input::Leave => {
                 self.leaving.insert(self.me);
                 self.tell_all(&Message::Leave, out);
@@ -374,6 +391,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
                 self.teach(out);
             }
+            Message::Snapshot(snapshot) => self.catch_up(snapshot, out),
             Message::Entries(place, entries) => {
                 for (place, entry) in (place..).zip(entries) {
                     self.learn(Publication::Learn(place, entry), out);
@@ -431,7 +449,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return;
         }
         leading.next = Some(first);
-        leading.placed = self.last.clone();
+        leading.placed = self.kept.last().clone();
         let (view, members) = (self.view.clone(), self.view.members.clone());
         for member in members {
             // Whoever has asked in vain asks again.
@@ -546,11 +564,16 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let ready: Vec<_> = ready.map(|(member, missing)| (*member, *missing)).collect();
         for (member, Missing { number, first, .. }) in ready {
             self.learners.remove(&member);
-            let at = usize::try_from(first).unwrap_or(usize::MAX);
-            let parts = self.entries.get(at..).unwrap_or_default().chunks(ENTRIES_PER_MESSAGE);
-            let parts: Vec<_> = parts.map(<[_]>::to_vec).collect();
-            for (first, part) in (first..).step_by(ENTRIES_PER_MESSAGE).zip(parts) {
+            let mut first = first;
+            if let Some(snapshot) = self.kept.snapshot().filter(|one| one.next > first).cloned() {
+                first = snapshot.next;
+                self.say(member, Message::Snapshot(snapshot), out);
+            }
+            while first < next {
+                let part = self.kept.part(first, ENTRIES_PER_MESSAGE);
+                let count = part.len() as u64;
                 self.say(member, Message::Entries(first, part), out);
+                first += count;
             }
             let view = self.accepting.as_ref().map_or(0, |accepting| accepting.view);
             self.say(member, Message::Complete(number, view, next), out);
@@ -583,11 +606,25 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if entry.from == self.me {
             self.own.retain(|own| own.number != entry.number);
         }
-        let last = self.last.entry(entry.from).or_default();
-        *last = entry.number.max(*last);
         let place = self.next();
-        self.entries.push(entry.clone());
+        self.kept.push(entry.clone());
         out(Output::Decided(place, entry));
+    }
+
+    /// Takes a snapshot for what is missing.
+    fn catch_up(&mut self, snapshot: Snapshot<C>, out: &mut impl FnMut(Output<C>)) {
+        if snapshot.next <= self.next() {
+            return;
+        }
+        self.ahead = self.ahead.split_off(&snapshot.next);
+        self.kept.replace(snapshot.clone());
+        let last = self.kept.last().get(&self.me).copied().unwrap_or(0);
+        self.own.retain(|own| own.number > last);
+        self.spoken = self.spoken.max(snapshot.next);
+        out(Output::Snapshot(snapshot));
+        while let Some(entry) = self.ahead.remove(&self.next()) {
+            self.decide(entry, out);
+        }
     }
 
     /// Asks the leader for what is not decided.

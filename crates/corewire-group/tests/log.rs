@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_group::{Decided, Group, GroupError, JoinGroupError};
+use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated, StateMachine};
 
 /// How long what must happen may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,9 +40,11 @@ fn eventually(mut is_so: impl FnMut() -> bool) {
 
 /// The next commands, as text.
 fn texts(decided: &mut Decided, count: usize) -> Vec<String> {
-    let entry = || decided.next_timeout(PATIENCE).unwrap().expect("it is not decided");
-    let text = |command: &[u8]| String::from_utf8(command.to_vec()).unwrap();
-    std::iter::repeat_with(entry).take(count).map(|entry| text(&entry.command)).collect()
+    let entry = || match decided.next_timeout(PATIENCE).unwrap() {
+        Some(Decision::Entry(entry)) => String::from_utf8(entry.command.to_vec()).unwrap(),
+        other => panic!("it is not decided: {other:?}"),
+    };
+    std::iter::repeat_with(entry).take(count).collect()
 }
 
 #[test]
@@ -121,4 +123,44 @@ fn mistakes_are_named() {
     let late = Group::builder(&scratch.1, "other").join_timeout(Duration::from_millis(1));
     let error = late.unwrap_err().to_string();
     assert!(error.contains("is about to become a member"), "{error}");
+}
+
+/// All commands, one after the other.
+#[derive(Default)]
+struct All(Vec<u8>);
+
+impl StateMachine for All {
+    fn apply(&mut self, entry: &DecidedEntry) {
+        self.0.extend_from_slice(&entry.command);
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) {
+        self.0 = snapshot.to_vec();
+    }
+}
+
+#[test]
+fn a_snapshot_takes_the_place_of_entries_for_newcomers_too() {
+    let scratch = Scratch::new("snapshots");
+    let new = || Replicated::new(scratch.join("log"), All::default()).snapshot_every(100);
+    let (mut first, mut second) = (new(), new());
+    let bytes: Vec<u8> = (0..250).map(|number| number as u8).collect();
+    for (number, byte) in bytes.iter().enumerate() {
+        let one = if number % 3 == 0 { &mut first } else { &mut second };
+        assert_eq!(one.propose(&[*byte]).unwrap(), number as u64);
+    }
+    assert_eq!(first.read().unwrap().0, bytes);
+    assert_eq!(second.read().unwrap().0, bytes);
+    let third = scratch.join("log");
+    let Some(Decision::Snapshot { next, state }) = third.decided(0).next() else {
+        panic!("entries are kept");
+    };
+    assert_eq!((next, &state[..]), (200, &bytes[..200]));
+    let mut third = Replicated::new(third, All::default());
+    assert_eq!(third.propose(&[99]).unwrap(), 250);
+    assert_eq!(third.read().unwrap().0[..250], bytes);
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_group::Group;
+use corewire_group::{Decision, Group};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ fn be_member(directory: &Path, label: &str) -> ! {
     // The whole log each time would take all the time.
     let mut decided = group.decided(group.seen().decided.saturating_sub(200));
     std::thread::spawn(move || {
-        while let Ok(Some(entry)) = decided.next_timeout(LIMIT) {
+        while let Ok(Some(Decision::Entry(entry))) = decided.next_timeout(LIMIT) {
             let command = str::from_utf8(&entry.command).unwrap();
             if writeln!(std::io::stdout(), "D {} {command}", entry.index).is_err() {
                 break;
@@ -296,7 +296,8 @@ impl Scene {
         while let Ok(line) = self.lines.1.try_recv() {
             self.take(line);
         }
-        for (place, entry) in all.iter().enumerate() {
+        for (place, decision) in all.iter().enumerate() {
+            let Decision::Entry(entry) = decision else { panic!("{decision:?}") };
             let command = str::from_utf8(&entry.command).unwrap();
             if let Some(Some(seen)) = self.log.get(place) {
                 assert_eq!(seen, command, "two entries at {place}");

@@ -27,6 +27,8 @@ pub struct Limits {
     pub takes: u8,
     /// Times that a process misses what was published.
     pub misses: u8,
+    /// Times that a process makes a snapshot of what is decided.
+    pub snapshots: u8,
     /// The rules.
     pub rules: Rules,
 }
@@ -55,6 +57,7 @@ pub struct World {
     leaves: u8,
     takes: u8,
     misses: u8,
+    snapshots: u8,
     is_broken: bool,
 }
 
@@ -77,6 +80,8 @@ pub enum Action {
     Lead(Member),
     /// A process was stopped for so long that it misses what it has not read.
     Miss(Member),
+    /// A process makes a snapshot of what is decided.
+    Truncate(Member),
     /// A member that has left ends.
     End(Member),
     /// A process dies.
@@ -108,6 +113,7 @@ impl World {
             leaves: limits.leaves,
             takes: limits.takes,
             misses: limits.misses,
+            snapshots: limits.snapshots,
             is_broken: false,
         };
         for me in members {
@@ -169,6 +175,7 @@ impl World {
                     self.streams.entry(me).or_default().push(publication);
                 }
                 Output::Decided(..) if !is_member => {}
+                Output::Snapshot(_) => {}
                 Output::Decided(place, entry) => {
                     // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
                     let found = self.decided.entry((group, place)).or_insert_with(|| entry.clone());
@@ -247,11 +254,11 @@ impl World {
         let latest = views.max_by_key(|view| view.number);
         let Some(view) = latest.filter(lasts) else { return true };
         let members = view.members.iter().filter_map(|member| self.replicas.get(member));
-        let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count();
+        let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count() as u64;
         let members_have_all = members.clone().all(|replica| {
             replica.undecided_count() == 0
                 && replica.view() == view
-                && replica.entries().len() == count
+                && replica.decided_count() == count
         });
         // Whoever would be a member is one, unless all that it has asked have died.
         let all_are_in = self
@@ -319,6 +326,10 @@ impl Model for Limits {
             if world.misses > 0 && unread.next().is_some() {
                 actions.push(Action::Miss(reader));
             }
+            let decided = world.replicas.get(&reader).map_or(0, Replica::decided_count);
+            if world.snapshots > 0 && decided > 0 {
+                actions.push(Action::Truncate(reader));
+            }
             if world.has_left(reader) {
                 actions.push(Action::End(reader));
             }
@@ -375,6 +386,11 @@ impl Model for Limits {
                     world.read.insert((member, *publisher), stream.len());
                 }
                 world.step(member, Input::Missed);
+            }
+            Action::Truncate(member) => {
+                world.snapshots -= 1;
+                let next = world.replicas.get(&member).map_or(0, Replica::decided_count);
+                world.step(member, Input::Truncate(next, 0));
             }
             Action::End(member) => world.die(member),
             Action::Die(member) => {

@@ -14,6 +14,7 @@ fn three() -> Limits {
         leaves: 0,
         takes: 0,
         misses: 0,
+        snapshots: 0,
         rules: Rules::default(),
     }
 }
@@ -63,11 +64,12 @@ fn a_member_that_has_missed_entries_gets_them() {
     holds(Limits { members: 2, deaths: 0, misses: 2, commands: 2, ..three() });
     holds(Limits { misses: 1, commands: 2, ..three() });
     holds(Limits { members: 2, late: 1, deaths: 0, misses: 1, ..three() });
+    holds(Limits { members: 2, late: 1, deaths: 0, misses: 1, snapshots: 1, ..three() });
 }
 
 #[test]
 fn large_worlds_at_random() {
-    let all = Limits { late: 1, commands: 3, deaths: 1, leaves: 1, takes: 1, misses: 1, ..three() };
+    let all = Limits { late: 1, commands: 3, deaths: 1, leaves: 1, takes: 1, misses: 1, snapshots: 2, ..three() };
     for limits in [
         all.clone(),
         Limits { members: 5, deaths: 2, ..all.clone() },
