@@ -79,6 +79,15 @@ fn endpoints_ask_and_answer() {
 }
 
 #[test]
+fn a_replicated_store_survives_the_kill_of_any() {
+    let said = Directory::new("store").run(env!("CARGO_BIN_EXE_key_value_store"));
+    let lines: Vec<_> = said.lines().collect();
+    let after = |count| format!("after {count} deaths: done, 3 apples, 5 pears");
+    assert_eq!(lines[..3], [after(1), after(2), after(3)]);
+    assert_eq!(lines[3..], ["the newest replica knows: killed=2"]);
+}
+
+#[test]
 fn a_calculator_is_called_by_each_driver() {
     let directory = Directory::new("calculator");
     let run = |words: &[&str]| {

@@ -17,9 +17,10 @@ pub struct Member {
     pub life: u64,
 }
 
+/// Its place.
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.place, self.life)
+        self.place.fmt(f)
     }
 }
 

@@ -87,7 +87,6 @@ fn member(worker: &Worker, order: Order) -> Result<(), Failure> {
             block(&mut all, name, bytes, order.calls)?;
         }
     }
-    all.barrier()?;
     Ok(())
 }
 
