@@ -27,7 +27,8 @@ impl StateMachine for Store {
     }
 
     fn snapshot(&self) -> Vec<u8> {
-        let lines: Vec<String> = self.0.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        let lines: Vec<String> =
+            self.0.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         lines.concat().into_bytes()
     }
 

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use corewire::{
-    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError, OsError,
-    ReceiveError, SegmentError, SendError, TopologyError,
+    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError,
+    OsError, ReceiveError, SegmentError, SendError, TopologyError,
 };
 use corewire_group::{CollectiveError, GroupError, JoinGroupError};
 

@@ -38,7 +38,11 @@ impl Input {
     }
 
     /// Waits for input and reads it: 0 bytes at its end, `None` if a signal was caught.
-    pub(crate) fn read(&mut self, buffer: &mut [u8], signals: &Signals) -> Result<Option<usize>, Failure> {
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        signals: &Signals,
+    ) -> Result<Option<usize>, Failure> {
         loop {
             wait_readable(&[self.source.as_fd(), signals.descriptor()], None)?;
             if signals.caught().is_some() {

@@ -114,7 +114,7 @@ fn propose(
     signals: &Signals,
 ) -> Result<(), Failure> {
     let mut buffer = vec![0; READ_BYTES];
-    let mut splitter = Splitter::new(Records::Separated(b'\n'), args.largest);
+    let mut splitter = Splitter::new(Records::Separated(b'\n'), group.largest_command());
     let mut count = 0;
     let mut submit = |line: &[u8]| -> Result<(), Failure> {
         group.submit(line)?;
@@ -205,8 +205,7 @@ fn write(output: &mut impl Write, entry: &DecidedEntry, is_json: bool) -> io::Re
         return output.write_all(b"\n");
     }
     let bytes = STANDARD.encode(&entry.command);
-    let entry =
-        Entry { index: entry.index, member: entry.from.place, number: entry.number, bytes };
+    let entry = Entry { index: entry.index, member: entry.from.place, number: entry.number, bytes };
     serde_json::to_writer(&mut *output, &entry)?;
     output.write_all(b"\n")
 }

@@ -1,7 +1,10 @@
-//! `corewire ls`: the channels, endpoints and services that exist.
+//! `corewire ls`: the channels, endpoints, services and groups that exist.
+
+use std::time::Duration;
 
 use corewire::{ChannelView, EndpointView};
 use corewire_bind::{Bindings, Identity};
+use corewire_group::GroupView;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -20,7 +23,10 @@ messages sent and received; bytes of unexpected messages (no receive call matche
 them yet), and the limit; the peer that sent most of these. A service is a name to
 which processes connect; its columns are the PID, the interface that it serves, and
 the number of clients that are bound, - if it serves no interface or does not say
-within a second. Looking costs a channel or an endpoint nothing, and a service one
+within a second. Of a group each member has a line: its place and process; L if it
+leads and A if it accepts; the number of the view; entries that it knows to be decided;
+by how many it is behind the one that knows most; its own commands that are not
+decided. Looking costs a channel or an endpoint nothing, and a service one
 answer. With --owner neither receivers nor endpoints nor interfaces are shown.
 
 A process that is stopped cannot answer: its names are listed with its PID after at
@@ -35,9 +41,14 @@ nothing is kept), copy_refusal (why it could not copy large messages from a peer
 memory, or null), memory_bytes. Services have name, pid, interface, hash (16
 hexadecimal digits, equal where two sides agree on all messages), bindings and
 clients: objects with the keys pid, uid, gid and driver. These are null if it serves no
-interface or does not say. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).";
+interface or does not say. Objects of the kind member, one for each member of a group,
+have group, place, pid, leads, accepts, view, members, decided, behind and undecided;
+pid and what follows are null if it does not answer. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).";
 
-/// List channels, endpoints and services: owner, participants, undelivered messages.
+/// How long the members of groups may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// List channels, endpoints, services and groups: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -52,6 +63,7 @@ enum Row {
     Channel(Channel),
     Endpoint(Endpoint),
     Service(Service),
+    Member(Member),
     Silent(Silent),
 }
 
@@ -93,6 +105,20 @@ struct Service {
     hash: Option<String>,
     bindings: Option<usize>,
     clients: Option<Vec<Client>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Member {
+    group: String,
+    place: u8,
+    pid: Option<u32>,
+    leads: Option<bool>,
+    accepts: Option<bool>,
+    view: Option<u64>,
+    members: Option<usize>,
+    decided: Option<u64>,
+    behind: Option<u64>,
+    undecided: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,6 +196,60 @@ impl Endpoint {
     }
 }
 
+impl Member {
+    /// The members of a group; those that do not answer come last.
+    fn of(group: GroupView) -> impl Iterator<Item = Self> {
+        let most = group.members.iter().map(|seen| seen.decided).max().unwrap_or(0);
+        let name = group.name;
+        let answered = group.members.into_iter().map({
+            let name = name.clone();
+            move |seen| Self {
+                group: name.clone(),
+                place: seen.member.place,
+                pid: Some(seen.pid),
+                leads: Some(seen.view.leader == seen.member),
+                accepts: Some(seen.view.acceptor == seen.member),
+                view: Some(seen.view.number),
+                members: Some(seen.view.members.len()),
+                decided: Some(seen.decided),
+                behind: Some(most - seen.decided),
+                undecided: Some(seen.undecided),
+            }
+        });
+        let silent = group.silent.into_iter().map(move |place| Self {
+            group: name.clone(),
+            place,
+            pid: None,
+            leads: None,
+            accepts: None,
+            view: None,
+            members: None,
+            decided: None,
+            behind: None,
+            undecided: None,
+        });
+        answered.chain(silent)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), units::grouped);
+        let roles = [(self.leads, "L"), (self.accepts, "A")];
+        let roles: String =
+            roles.iter().filter(|(has, _)| *has == Some(true)).map(|(_, role)| *role).collect();
+        vec![
+            self.group.clone(),
+            self.place.to_string(),
+            self.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            roles,
+            count(self.view),
+            count(self.decided),
+            count(self.behind),
+            count(self.undecided),
+            if self.pid.is_some() { String::new() } else { "does not answer".to_owned() },
+        ]
+    }
+}
+
 impl Service {
     fn new(seen: seen::Service) -> Self {
         let (name, pid) = (seen.view.name, seen.view.pid);
@@ -215,7 +295,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
     let services = services.into_iter().map(|seen| Row::Service(Service::new(seen)));
     let silent = silent.into_iter().map(Row::Silent);
-    let rows: Vec<_> = channels.chain(endpoints).chain(services).chain(silent).collect();
+    // A guest has no endpoint to ask with.
+    let groups = if is_guest { Vec::new() } else { corewire_group::look(&domain, ANSWER_WITHIN)? };
+    let members = groups.into_iter().flat_map(Member::of).map(Row::Member);
+    let rows: Vec<_> =
+        channels.chain(endpoints).chain(services).chain(members).chain(silent).collect();
     if args.json {
         return output::print_json(&rows);
     }
@@ -245,6 +329,18 @@ const ENDPOINTS: [(&str, bool); 7] = [
     ("received", true),
     ("kept", true),
     ("top peer", false),
+];
+
+const MEMBERS: [(&str, bool); 9] = [
+    ("group", false),
+    ("member", true),
+    ("pid", true),
+    ("role", false),
+    ("view", true),
+    ("decided", true),
+    ("behind", true),
+    ("undecided", true),
+    ("", false),
 ];
 
 const SERVICES: [(&str, bool); 5] =
@@ -281,9 +377,18 @@ fn render(rows: &[Row]) -> String {
     })
     .chain(silent(false, true).map(|silent| padded(silent, &SERVICES)))
     .collect();
+    let members: Vec<_> = cells(|row| match row {
+        Row::Member(member) => Some(member.cells()),
+        _ => None,
+    })
+    .collect();
     let mut text = String::new();
-    let tables: [(&[_], _); 3] =
-        [(&CHANNELS, channels), (&ENDPOINTS, endpoints), (&SERVICES, services)];
+    let tables: [(&[_], _); 4] = [
+        (&CHANNELS, channels),
+        (&ENDPOINTS, endpoints),
+        (&SERVICES, services),
+        (&MEMBERS, members),
+    ];
     for (columns, lines) in tables.iter().filter(|(_, lines)| !lines.is_empty()) {
         if !text.is_empty() {
             text.push('\n');

@@ -156,7 +156,7 @@ impl Splitter {
         };
         let word = self.records.word();
         Err(Failure::usage(format!(
-            "{word} {number} {found}: raise --largest where the channel is created"
+            "{word} {number} {found}: raise --largest of the process that creates it"
         )))
     }
 }

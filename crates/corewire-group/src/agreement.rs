@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::member::{Member, View};
 
 /// Orders proposals. Those of one member differ in their rounds.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
+)]
 pub struct Ballot {
     /// Counts from 1; 0 is no ballot.
     pub round: u32,

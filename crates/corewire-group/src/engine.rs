@@ -9,13 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
-use std::sync::mpsc;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Instant;
 
 use corewire::{
-    ConnectError, Connector, Endpoint, Event, MessageError, Peer, ReceiveError, Selector, SendError,
-    SharedSender, SnapshotReceiver,
+    ConnectError, Connector, Endpoint, Event, MessageError, Peer, ReceiveError, Selector,
+    SendError, SharedSender, SnapshotReceiver,
 };
 use corewire_os::event::{Bell, wait_readable};
 
@@ -212,10 +212,7 @@ impl Engine {
     /// Waits until something may have come, after `arm`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), GroupError> {
         let descriptors = (self.endpoint.readiness(), self.receiver.readiness()?);
-        wait_readable(
-            &[descriptors.0.as_fd(), descriptors.1.as_fd(), self.bell.as_fd()],
-            until,
-        )?;
+        wait_readable(&[descriptors.0.as_fd(), descriptors.1.as_fd(), self.bell.as_fd()], until)?;
         Ok(())
     }
 
@@ -463,6 +460,7 @@ impl Engine {
 
     /// Whether something waits for room.
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.unpublished.is_empty() || self.links.values().any(|(peer, queue)| peer.is_some() && !queue.is_empty())
+        !self.unpublished.is_empty()
+            || self.links.values().any(|(peer, queue)| peer.is_some() && !queue.is_empty())
     }
 }

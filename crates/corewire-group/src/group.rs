@@ -139,6 +139,12 @@ impl Group {
         &self.shared.name
     }
 
+    /// The length of the longest command in bytes.
+    #[must_use]
+    pub fn largest_command(&self) -> usize {
+        self.shared.command_bytes_max
+    }
+
     /// This member.
     #[must_use]
     pub fn member(&self) -> Member {

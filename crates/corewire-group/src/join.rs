@@ -123,9 +123,9 @@ impl GroupBuilder {
         loop {
             match self.domain.listener(&format!("{}.door", self.name)) {
                 Err(ListenError::AlreadyExists(holder)) => {
-                    let other = holder.pid.map_or("another process".to_owned(), |pid| {
-                        format!("process {pid}")
-                    });
+                    let other = holder
+                        .pid
+                        .map_or("another process".to_owned(), |pid| format!("process {pid}"));
                     let why = || format!("{other} is about to become a member");
                     deadline.check(&self.name, why)?;
                     // A name that is free because its process has died is not reported.

@@ -1,17 +1,48 @@
-//! Groups of processes of one host: who is a member, as one sequence of views that all agree on, and a log that all have
-//! in the same order (1Paxos, or PaxosInside: papers/000, section IV-C).
+//! Groups of processes of one host: who is a member, as one sequence of views that all agree on; a log that all have in
+//! the same order (1Paxos, or PaxosInside: papers/000, section IV-C); and calls that all make together.
 //!
-//! This crate decides and does nothing else: no input, no output, no clock. A [`Replica`] is told what happens
-//! ([`Input`]) and says what to do ([`Output`]), so that the same source runs in processes and under the model checker in
-//! `testing/groups`.
+//! | you want | use |
+//! |---|---|
+//! | a log that several processes have in the same order, though some die | [`Group`] |
+//! | a state that they have, made from such a log | [`Replicated`], [`StateMachine`] |
+//! | barriers, broadcasts, sums | [`Communicator`] |
+//! | to look from outside | [`look`] |
+//!
+//! `docs/groups.md` says what survives what.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("corewire-doc-group-{}", std::process::id()));
+//! use corewire::Domain;
+//! use corewire_group::{Decision, Group};
+//!
+//! # let domain = Domain::open_at(&dir)?;
+//! # let _ = || Domain::open();
+//! // let domain = Domain::open()?; in each of the processes
+//! let group = Group::builder(&domain, "orders").join()?;
+//! let index = group.propose(b"one more")?;
+//! let Some(Decision::Entry(entry)) = group.decided(index).next() else { unreachable!() };
+//! assert_eq!(&entry.command[..], b"one more");
+//! # drop((group, domain)); std::fs::remove_dir_all(&dir)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The part that decides
+//!
+//! A [`Replica`] has no input, no output and no clock: it is told what happens ([`Input`]) and says what to do
+//! ([`Output`]), so that the same source runs in processes and under the model checker in `testing/groups`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `member` | members and views |
 //! | `agreement` | which view is next: an ordinary Paxos among the members of the present one |
+//! | `kept` | the entries that a member keeps, and the snapshot before them |
 //! | `replica` | a member's part: proposer, leader, acceptor, learner |
-//!
-//! # The way of a command
+//! | `engine` | a replica, with the endpoint and the channel that it speaks by |
+//! | `join` | how a process becomes a member |
+//! | `group`, `decided`, `machine`, `look` | what programs call |
+//! | `collective` | collective calls |
 //!
 //! ```text
 //!  any member         leader              acceptor                    all members
@@ -32,19 +63,22 @@
 //! # What it relies on
 //!
 //! - Messages between two members arrive in order, and what an acceptor publishes reaches all that live in the same order:
-//!   if one has it, so will every other one. A channel with several receivers does this; pairs of queues do not.
+//!   if one has it, so will every other one, except one that was stopped for long and knows that. A channel with several
+//!   receivers does this; pairs of queues do not.
 //! - A death is certain. The kernel reports it, never a time-out, and behind everything that the process had said.
 //! - A process that has ended does not return as the same [`Member`].
+//! - Whoever would be a member has everything that was decided before it is one.
 //!
 //! # Changes
 //!
 //! | what happens | what follows |
 //! |---|---|
-//! | the leader dies | the living member with the lowest place proposes a view with another leader. The acceptor refuses requests of the old leader, and tells the new one at which place to begin |
+//! | the leader dies | the first living member proposes a view with another leader. The acceptor refuses requests of the old leader, and tells the new one at which place to begin |
 //! | the acceptor dies | the leader has read everything that it published. It proposes a view with another acceptor, which begins at the next place |
 //! | both die | one view replaces both. A member whose command was not published yet asks for it again |
 //! | the acceptor leaves | the leader lets it decide everything under way, and then proposes another one |
-//! | a member dies, leaves or comes | a view without it, or with it. A newcomer is sent what it has missed |
+//! | a member dies, leaves or comes | a view without it, or with it |
+//! | a member misses entries | it asks for them; until it has them, it replaces nobody |
 //! | a majority of a view dies | no view follows any more: what is decided stays so |
 //!
 //! A command is decided once, however often it was asked for: the leader gives places to the commands of each member in
@@ -61,6 +95,7 @@ mod frame;
 mod group;
 mod join;
 mod kept;
+mod look;
 mod machine;
 mod member;
 mod replica;
@@ -75,6 +110,7 @@ pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;
 pub use kept::Snapshot;
+pub use look::{GroupView, look};
 pub use machine::{Replicated, StateMachine};
 pub use member::{MEMBERS_MAX, Member, View};
 pub use replica::{Entry, Input, Message, Missing, Output, Publication, Replica};

@@ -9,12 +9,7 @@ use corewire_group::{CollectiveError, Communicator, Group, Tiers};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does a job at each of so many members.
-fn with_members(
-    test: &str,
-    count: usize,
-    tiers: Tiers,
-    job: impl Fn(&mut Communicator) + Sync,
-) {
+fn with_members(test: &str, count: usize, tiers: Tiers, job: impl Fn(&mut Communicator) + Sync) {
     let path: PathBuf =
         std::env::temp_dir().join(format!("corewire-{test}-{count}-{}", std::process::id()));
     let domain = Domain::open_at(&path).unwrap();
@@ -38,7 +33,8 @@ fn every_call(all: &mut Communicator) {
     let (size, rank) = (all.size(), all.rank());
     for length in [0usize, 1, 5, 1000, 20_000] {
         let own = |rank: usize| (0..length).map(move |at| (rank * 7919 + at) as u64);
-        let sum: Vec<u64> = (0..length).map(|at| (0..size).map(|one| (one * 7919 + at) as u64).sum()).collect();
+        let sum: Vec<u64> =
+            (0..length).map(|at| (0..size).map(|one| (one * 7919 + at) as u64).sum()).collect();
 
         let mut values: Vec<u64> = own(rank).collect();
         all.allreduce(&mut values, |one, other| one + other).unwrap();
@@ -93,6 +89,20 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
             all.barrier().unwrap();
         }
     });
+}
+
+#[test]
+fn rounded_sums_have_the_same_bits_everywhere() {
+    for count in [3, 5, 9] {
+        with_members("rounded", count, Tiers::One, |all| {
+            let (size, rank) = (all.size(), all.rank());
+            let mut sum = [0.1 + 1e9 * rank as f64];
+            all.allreduce(&mut sum, |one, other| one + other).unwrap();
+            let mut bits = vec![0; if rank == 0 { size } else { 0 }];
+            all.gather(0, &[sum[0].to_bits()], &mut bits).unwrap();
+            assert!(bits.windows(2).all(|pair| pair[0] == pair[1]), "{bits:?}");
+        });
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated, StateMachine};
+use corewire_group::{
+    Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated, StateMachine,
+};
 
 /// How long what must happen may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -95,8 +95,12 @@ impl World {
         let member = |place| Member { place, life: 0 };
         let members: Vec<Member> = (0..limits.members).map(member).collect();
         let acceptor = members[1 % members.len()];
-        let view =
-            View { leader: members[0], acceptor, members: members.clone(), ..View::first(members[0]) };
+        let view = View {
+            leader: members[0],
+            acceptor,
+            members: members.clone(),
+            ..View::first(members[0])
+        };
         let mut world = Self {
             replicas: BTreeMap::new(),
             dead: BTreeSet::new(),
@@ -186,7 +190,10 @@ impl World {
                     self.is_broken |= self.decided.iter().filter(same).count() != 1;
                 }
                 Output::View(view) => {
-                    let found = self.views.entry((view.founder, view.number)).or_insert_with(|| view.clone());
+                    let found = self
+                        .views
+                        .entry((view.founder, view.number))
+                        .or_insert_with(|| view.clone());
                     self.is_broken |= *found != view;
                 }
             }
@@ -261,10 +268,8 @@ impl World {
                 && replica.decided_count() == count
         });
         // Whoever would be a member is one, unless all that it has asked have died.
-        let all_are_in = self
-            .replicas
-            .iter()
-            .all(|(one, replica)| view.has(*one) || replica.view().number > 0);
+        let all_are_in =
+            self.replicas.iter().all(|(one, replica)| view.has(*one) || replica.view().number > 0);
         members_have_all && all_are_in && self.lives(view.leader) && self.lives(view.acceptor)
     }
 }

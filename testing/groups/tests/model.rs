@@ -69,7 +69,16 @@ fn a_member_that_has_missed_entries_gets_them() {
 
 #[test]
 fn large_worlds_at_random() {
-    let all = Limits { late: 1, commands: 3, deaths: 1, leaves: 1, takes: 1, misses: 1, snapshots: 2, ..three() };
+    let all = Limits {
+        late: 1,
+        commands: 3,
+        deaths: 1,
+        leaves: 1,
+        takes: 1,
+        misses: 1,
+        snapshots: 2,
+        ..three()
+    };
     for limits in [
         all.clone(),
         Limits { members: 5, deaths: 2, ..all.clone() },

@@ -110,7 +110,9 @@ fn block(all: &mut Communicator, name: &str, bytes: usize, calls: u64) -> Result
     for _ in 0..calls {
         match name.split('_').next() {
             Some("barrier") => all.barrier()?,
-            Some("allreduce") => all.allreduce(&mut values, |one, other| one.wrapping_add(other))?,
+            Some("allreduce") => {
+                all.allreduce(&mut values, |one, other| one.wrapping_add(other))?
+            }
             Some("broadcast") => all.broadcast(0, &mut values)?,
             _ => {
                 all.all_to_all(&parts, &mut received)?;

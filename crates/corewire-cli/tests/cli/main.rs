@@ -8,6 +8,7 @@ mod desk;
 mod fan_out;
 mod idl;
 mod live;
+mod log;
 mod look;
 mod model;
 mod scratch;

@@ -7,6 +7,10 @@ use super::{CollectiveError, Communicator};
 /// From so many bytes on, an allreduce cuts its values into a part for each member.
 const LONG_BYTES: usize = 32 << 10;
 
+/// Up to so many members, and so many bytes, all send to all where there are too few processors.
+const EXCHANGE_MEMBERS_MAX: usize = 0;
+const EXCHANGE_BYTES_MAX: usize = 128;
+
 /// What can be sent: values without padding, of which every pattern of bits is one.
 pub trait Value: FromBytes + IntoBytes + Immutable + Copy {}
 
@@ -202,6 +206,9 @@ impl Communicator {
     /// Dissemination (Hensgen, Finkel and Manber, 1988): in round r, each hears from the one 2^r before it.
     fn barrier_among(&mut self, tag: u64, set: &[usize]) -> Result<(), CollectiveError> {
         let (size, at) = (set.len(), self.at(set));
+        if self.exchanges(size, 0) {
+            return self.exchange(tag, set, &mut [0u8; 0], |one, _| one);
+        }
         let mut step = 1;
         while step < size {
             self.send(set[(at + step) % size], tag, &[])?;
@@ -271,6 +278,9 @@ impl Communicator {
         if size_of_val(values) >= LONG_BYTES && values.len() >= set.len() && set.len() > 2 {
             return self.allreduce_in_parts(tag, set, values, combine);
         }
+        if self.exchanges(set.len(), size_of_val(values)) {
+            return self.exchange(tag, set, values, combine);
+        }
         // Those beyond the largest power of two give their values to another one, and get the result.
         let (size, at) = (set.len(), self.at(set));
         let most = (size / 2 + 1).next_power_of_two();
@@ -321,6 +331,44 @@ impl Communicator {
         Ok(())
     }
 
+    /// Whether all send to all: if each had to run several times, it would wait for a processor each time.
+    fn exchanges(&self, size: usize, bytes: usize) -> bool {
+        self.is_crowded && size <= EXCHANGE_MEMBERS_MAX && bytes <= EXCHANGE_BYTES_MAX
+    }
+
+    /// Each sends its values to all others, and combines all in the order of their ranks: so the result has the same bits
+    /// everywhere, rounded values too.
+    fn exchange<T: Value>(
+        &mut self,
+        tag: u64,
+        set: &[usize],
+        values: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<(), CollectiveError> {
+        let (size, at) = (set.len(), self.at(set));
+        for step in 1..size {
+            self.send(set[(at + step) % size], tag, values.as_bytes())?;
+        }
+        let (own, bytes) = (at, size_of_val(values));
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(size * bytes, 0);
+        let mut received = Ok(());
+        for step in 1..size {
+            let from = (own + size - step) % size;
+            let place = &mut buffer[from * bytes..][..bytes];
+            received = received.and_then(|()| self.receive(set[from], tag, place));
+        }
+        buffer[own * bytes..][..bytes].copy_from_slice(values.as_bytes());
+        if received.is_ok() && bytes > 0 {
+            values.as_mut_bytes().copy_from_slice(&buffer[..bytes]);
+            for other in buffer[bytes..].chunks_exact(bytes) {
+                combine_bytes(values, other, &combine);
+            }
+        }
+        self.buffer = buffer;
+        received
+    }
+
     fn receive_and_combine<T: Value>(
         &mut self,
         from: usize,
@@ -332,11 +380,7 @@ impl Communicator {
         buffer.resize(size_of_val(values), 0);
         let done = self.receive(from, tag, &mut buffer);
         if done.is_ok() {
-            for (value, other) in values.iter_mut().zip(buffer.chunks_exact(size_of::<T>().max(1))) {
-                if let Ok(other) = T::read_from_bytes(other) {
-                    *value = combine(*value, other);
-                }
-            }
+            combine_bytes(values, &buffer, combine);
         }
         self.buffer = buffer;
         done
@@ -346,6 +390,15 @@ impl Communicator {
 /// The one of each set that speaks with those of the others: the root in its own set.
 fn heads(sets: &[Vec<usize>], root: usize) -> Vec<usize> {
     sets.iter().map(|set| if set.contains(&root) { root } else { set[0] }).collect()
+}
+
+/// Combines values with those that these bytes are.
+fn combine_bytes<T: Value>(values: &mut [T], others: &[u8], combine: impl Fn(T, T) -> T) {
+    for (value, other) in values.iter_mut().zip(others.chunks_exact(size_of::<T>().max(1))) {
+        if let Ok(other) = T::read_from_bytes(other) {
+            *value = combine(*value, other);
+        }
+    }
 }
 
 fn receive_values<T: Value>(

@@ -1,25 +1,30 @@
 //! How members link, and one message from one to another.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use corewire::{
-    ConnectError, Domain, Endpoint, Event, MessageError, Peer, Selector, Wait,
-};
+use corewire::{ConnectError, Domain, Endpoint, Event, MessageError, Peer, Selector, Wait};
 use corewire_os::processor;
+use serde::{Deserialize, Serialize};
 
 use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers};
+use crate::frame::{decode, encode};
 use crate::group::Group;
 use crate::member::View;
 
 /// The longest piece of a message: it goes into memory of the sender, so that the sender does not wait for the receiver
 /// as long as there is room.
 const PIECE_BYTES: usize = 32 << 10;
+/// Times that a member yields its processor before it waits, if there are too few of them.
+const YIELDS: u32 = 1000;
 /// Times that a member looks for room before it waits.
 const LOOKS: u32 = 1000;
 /// A tag that no message has.
 const NO_TAG: u64 = u64::MAX;
-/// The tag of a member's first message: which cache it is at.
+/// The tag of a member's first message: where it runs.
 const HELLO: u64 = u64::MAX - 1;
+/// Its maximum length: for every processor that Linux can have.
+const HELLO_BYTES: usize = 32 << 10;
 
 impl Communicator {
     /// Begins to make a communicator for the members of this view. Each of them makes one.
@@ -77,18 +82,20 @@ impl CommunicatorBuilder<'_> {
             members,
             rank,
             calls: 0,
+            is_crowded: false,
             ended: None,
             buffer: Vec::new(),
         };
         let deadline = Instant::now().checked_add(self.timeout);
         for other in 0..all.size() {
             if other != rank {
-                all.peers[other] =
-                    Some(self.link(&mut all.endpoint, other, &name, deadline)?);
+                all.peers[other] = Some(self.link(&mut all.endpoint, other, &name, deadline)?);
             }
         }
-        let domains = all.exchange_caches()?;
-        all.sets = sets_of(&domains, self.tiers);
+        let seats = all.exchange_seats()?;
+        all.sets = sets_of(&seats, self.tiers);
+        let cpus: BTreeSet<usize> = seats.iter().flat_map(|seat| &seat.cpus).copied().collect();
+        all.is_crowded = all.size() > cpus.len();
         Ok(all)
     }
 
@@ -122,10 +129,19 @@ impl CommunicatorBuilder<'_> {
     }
 }
 
+/// Where a member runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Seat {
+    /// The last-level cache of its processor, in the kernel's notation.
+    cache: String,
+    /// The processors that it may use.
+    cpus: Vec<usize>,
+}
+
 /// The ranks of each cache, in the order of their first ones.
-fn sets_of(caches: &[Vec<u8>], tiers: Tiers) -> Vec<Vec<usize>> {
-    let mut sets: Vec<(&[u8], Vec<usize>)> = Vec::new();
-    for (rank, cache) in caches.iter().enumerate() {
+fn sets_of(seats: &[Seat], tiers: Tiers) -> Vec<Vec<usize>> {
+    let mut sets: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (rank, Seat { cache, .. }) in seats.iter().enumerate() {
         match sets.iter_mut().find(|(of, _)| of == cache) {
             Some((_, set)) => set.push(rank),
             None => sets.push((cache, vec![rank])),
@@ -133,26 +149,26 @@ fn sets_of(caches: &[Vec<u8>], tiers: Tiers) -> Vec<Vec<usize>> {
     }
     let large = sets.iter().filter(|(_, set)| set.len() > 1).count();
     match tiers {
-        Tiers::One => vec![(0..caches.len()).collect()],
-        Tiers::Auto if large < 2 => vec![(0..caches.len()).collect()],
+        Tiers::One => vec![(0..seats.len()).collect()],
+        Tiers::Auto if large < 2 => vec![(0..seats.len()).collect()],
         _ => sets.into_iter().map(|(_, set)| set).collect(),
     }
 }
 
 impl Communicator {
-    /// The last-level cache of each member: of the processor where it runs now.
-    fn exchange_caches(&mut self) -> Result<Vec<Vec<u8>>, CollectiveError> {
-        let own = processor::last_level(rustix::thread::sched_getcpu());
-        let own = own.unwrap_or_default().into_bytes();
-        let mut all = vec![Vec::new(); self.size()];
+    /// Where each member runs now.
+    fn exchange_seats(&mut self) -> Result<Vec<Seat>, CollectiveError> {
+        let cache = processor::last_level(rustix::thread::sched_getcpu()).unwrap_or_default();
+        let own = Seat { cache, cpus: processor::allowed()? };
+        let frame = encode(&own);
+        let mut all = vec![Seat::default(); self.size()];
         for other in self.others() {
-            self.send(other, HELLO, &own)?;
+            self.send(other, HELLO, &frame)?;
         }
         for other in self.others() {
-            let mut cache = vec![0; 256];
-            let bytes = self.receive_some(other, HELLO, &mut cache)?;
-            cache.truncate(bytes);
-            all[other] = cache;
+            let mut frame = vec![0; HELLO_BYTES];
+            let bytes = self.receive_some(other, HELLO, &mut frame)?;
+            all[other] = frame.get(..bytes).and_then(decode).unwrap_or_default();
         }
         all[self.rank] = own;
         Ok(all)
@@ -174,7 +190,12 @@ impl Communicator {
 
     /// Sends a message, in pieces. Waits only for room.
     #[inline]
-    pub(super) fn send(&mut self, to: usize, tag: u64, mut bytes: &[u8]) -> Result<(), CollectiveError> {
+    pub(super) fn send(
+        &mut self,
+        to: usize,
+        tag: u64,
+        mut bytes: &[u8],
+    ) -> Result<(), CollectiveError> {
         let Some(peer) = self.peers[to] else { return Ok(()) };
         loop {
             let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES));
@@ -247,19 +268,29 @@ impl Communicator {
     ) -> Result<usize, CollectiveError> {
         let Some(peer) = self.peers[from] else { return Ok(0) };
         let selector = Selector::tag(tag).from(peer);
+        let mut yields = if self.is_crowded { YIELDS } else { 0 };
         loop {
-            if let Some(status) = self.endpoint.receive_short(selector, buffer) {
-                return Ok(usize::try_from(status.bytes).unwrap_or(usize::MAX));
-            }
-            match self.endpoint.receive_event_into(selector, buffer) {
-                Ok(Event::Received(status)) => {
+            let event = match yields {
+                0 => match self.endpoint.receive_short(selector, buffer) {
+                    Some(status) => Ok(Some(Event::Received(status))),
+                    None => self.endpoint.receive_event_into(selector, buffer).map(Some),
+                },
+                // Whoever sends it waits for this processor, probably.
+                _ => self.endpoint.try_receive_event_into(selector, buffer),
+            };
+            match event {
+                Ok(Some(Event::Received(status))) => {
                     return Ok(usize::try_from(status.bytes).unwrap_or(usize::MAX));
                 }
-                Ok(Event::Came(_)) => {}
-                Ok(Event::Gone { peer: gone, why }) if gone == peer => {
+                Ok(Some(Event::Came(_))) => {}
+                Ok(None) => {
+                    yields -= 1;
+                    std::thread::yield_now();
+                }
+                Ok(Some(Event::Gone { peer: gone, why })) if gone == peer => {
                     return Err(self.failed(from, why));
                 }
-                Ok(Event::Gone { peer, why }) => self.hear_end(peer, &why)?,
+                Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
                 Err(MessageError::BufferTooSmall { needed, given }) => {
                     return Err(self.wrong_length(from, needed, given));
                 }

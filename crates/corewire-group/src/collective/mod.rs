@@ -12,6 +12,9 @@
 //! | gather | 1 | its part |
 //! | all-to-all | 1 | n - 1 parts |
 //!
+//! With fewer processors than members (up to 16), short barriers and allreduces are an exchange of each with all: n times
+//! the messages, but each member has to run only once.
+//!
 //! With [two levels](Tiers::Two), members at the same last-level cache first do it among themselves, then one of each
 //! cache with the others, so that each value crosses to a cache once.
 //!
@@ -80,6 +83,8 @@ pub struct Communicator {
     peers: Vec<Option<Peer>>,
     /// The ranks at each last-level cache; all in one set if there is one level.
     sets: Vec<Vec<usize>>,
+    /// Whether there are more members than processors: what counts then is how often each must run.
+    is_crowded: bool,
     /// How many calls there were.
     calls: u64,
     /// Whose end ended the communicator.

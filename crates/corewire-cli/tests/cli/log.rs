@@ -1,0 +1,98 @@
+//! `log`, and groups in `ls`.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::scratch::{Running, Scratch, eventually};
+
+/// A member that stays.
+fn stay(scratch: &Scratch) -> Running {
+    let before = members(scratch).len();
+    let member = Running::start(&mut scratch.command("log orders --stay"));
+    eventually(|| members(scratch).len() > before);
+    member
+}
+
+/// Those that answer.
+fn members(scratch: &Scratch) -> Vec<Value> {
+    let all = scratch.run("ls --json").json();
+    let is_member = |row: &&Value| row["kind"] == "member" && row["view"].is_u64();
+    all.as_array().unwrap().iter().filter(is_member).cloned().collect()
+}
+
+/// A member that proposes these lines and leaves. Returns what it has printed.
+fn propose(scratch: &Scratch, lines: &str) -> String {
+    let mut running = Running::start(scratch.command("log orders").stdin(Stdio::piped()));
+    running.input().write_all(lines.as_bytes()).unwrap();
+    let done = running.finish();
+    done.expect_code(0);
+    done.text().to_owned()
+}
+
+#[test]
+fn lines_are_decided_at_the_same_index_for_all() {
+    let scratch = Scratch::new("log-lines");
+    let mut staying = vec![stay(&scratch), stay(&scratch), stay(&scratch)];
+    assert_eq!(propose(&scratch, "one\ntwo\n"), "one\ntwo\n");
+    assert_eq!(propose(&scratch, "three"), "one\ntwo\nthree\n");
+
+    // The first one leads.
+    let first = staying.remove(0);
+    first.signal(Signal::KILL);
+    first.finish();
+    assert_eq!(propose(&scratch, "four\n"), "one\ntwo\nthree\nfour\n");
+    let from = scratch.run("log orders --from 2 --json");
+    from.expect_code(0);
+    let keys = |line: &str| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        (entry["index"].as_u64().unwrap(), entry["number"].as_u64().unwrap())
+    };
+    assert_eq!(from.text().lines().map(keys).collect::<Vec<_>>(), [(2, 1), (3, 1)]);
+    for member in staying {
+        member.signal(Signal::TERM);
+        let done = member.finish();
+        assert_eq!(done.text(), "one\ntwo\nthree\nfour\n", "{}", done.errors);
+    }
+}
+
+#[test]
+fn a_member_says_when_its_group_has_lost_its_majority() {
+    let scratch = Scratch::new("log-lost");
+    let (first, second) = (stay(&scratch), stay(&scratch));
+    first.signal(Signal::KILL);
+    first.finish();
+    let second = second.finish();
+    second.expect_line(1, "has lost its majority: of 2 members these have ended: 0");
+}
+
+#[test]
+fn ls_shows_the_members_with_their_roles() {
+    let scratch = Scratch::new("log-ls");
+    let staying = [stay(&scratch), stay(&scratch), stay(&scratch)];
+    propose(&scratch, "one\n");
+    eventually(|| members(&scratch).iter().all(|one| one["decided"] == 1 && one["members"] == 3));
+    let count = |role: &str| members(&scratch).iter().filter(|one| one[role] == true).count();
+    assert_eq!((count("leads"), count("accepts")), (1, 1));
+    let text = scratch.run("ls").text().to_owned();
+    let title = text.lines().find(|line| line.starts_with("group ")).unwrap();
+    let words: Vec<_> = title.split_whitespace().collect();
+    assert_eq!(words, ["group", "member", "pid", "role", "view", "decided", "behind", "undecided"]);
+    for member in staying {
+        member.signal(Signal::TERM);
+        member.finish();
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let scratch = Scratch::new("log-mistakes");
+    scratch.run("log a/b").expect_line(2, "a/b");
+    scratch.run("log orders /no/such/file").expect_line(2, "/no/such/file");
+    let mut running =
+        Running::start(scratch.command("log orders --largest 8").stdin(Stdio::piped()));
+    running.input().write_all(b"far too long\n").unwrap();
+    running.finish().expect_line(2, "line 1 has more than 8 bytes");
+}
