@@ -7,9 +7,8 @@ use super::{CollectiveError, Communicator};
 /// From so many bytes on, an allreduce cuts its values into a part for each member.
 const LONG_BYTES: usize = 32 << 10;
 
-/// Up to so many members, and so many bytes, all send to all where there are too few processors.
-const EXCHANGE_MEMBERS_MAX: usize = 0;
-const EXCHANGE_BYTES_MAX: usize = 128;
+/// Up to so many bytes, one member combines the values of all where there are too few processors.
+const CENTER_BYTES_MAX: usize = 1024;
 
 /// What can be sent: values without padding, of which every pattern of bits is one.
 pub trait Value: FromBytes + IntoBytes + Immutable + Copy {}
@@ -206,8 +205,8 @@ impl Communicator {
     /// Dissemination (Hensgen, Finkel and Manber, 1988): in round r, each hears from the one 2^r before it.
     fn barrier_among(&mut self, tag: u64, set: &[usize]) -> Result<(), CollectiveError> {
         let (size, at) = (set.len(), self.at(set));
-        if self.exchanges(size, 0) {
-            return self.exchange(tag, set, &mut [0u8; 0], |one, _| one);
+        if self.has_center(0) {
+            return self.allreduce_at_center(tag, set, &mut [0u8; 0], |one, _| one);
         }
         let mut step = 1;
         while step < size {
@@ -278,8 +277,8 @@ impl Communicator {
         if size_of_val(values) >= LONG_BYTES && values.len() >= set.len() && set.len() > 2 {
             return self.allreduce_in_parts(tag, set, values, combine);
         }
-        if self.exchanges(set.len(), size_of_val(values)) {
-            return self.exchange(tag, set, values, combine);
+        if self.has_center(size_of_val(values)) {
+            return self.allreduce_at_center(tag, set, values, combine);
         }
         // Those beyond the largest power of two give their values to another one, and get the result.
         let (size, at) = (set.len(), self.at(set));
@@ -331,42 +330,32 @@ impl Communicator {
         Ok(())
     }
 
-    /// Whether all send to all: if each had to run several times, it would wait for a processor each time.
-    fn exchanges(&self, size: usize, bytes: usize) -> bool {
-        self.is_crowded && size <= EXCHANGE_MEMBERS_MAX && bytes <= EXCHANGE_BYTES_MAX
+    /// Whether one member does the work of all: with too few processors what counts is how often each must run, and all
+    /// others then run once.
+    fn has_center(&self, bytes: usize) -> bool {
+        self.is_crowded && bytes <= CENTER_BYTES_MAX
     }
 
-    /// Each sends its values to all others, and combines all in the order of their ranks: so the result has the same bits
-    /// everywhere, rounded values too.
-    fn exchange<T: Value>(
+    /// The first one combines the values of all, in the order of their ranks, and sends them back.
+    fn allreduce_at_center<T: Value>(
         &mut self,
         tag: u64,
         set: &[usize],
         values: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<(), CollectiveError> {
-        let (size, at) = (set.len(), self.at(set));
-        for step in 1..size {
-            self.send(set[(at + step) % size], tag, values.as_bytes())?;
+        let (center, others) = set.split_first().unwrap_or((&0, &[]));
+        if self.rank != *center {
+            self.send(*center, tag, values.as_bytes())?;
+            return receive_values(self, *center, tag, values);
         }
-        let (own, bytes) = (at, size_of_val(values));
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(size * bytes, 0);
-        let mut received = Ok(());
-        for step in 1..size {
-            let from = (own + size - step) % size;
-            let place = &mut buffer[from * bytes..][..bytes];
-            received = received.and_then(|()| self.receive(set[from], tag, place));
+        for other in others {
+            self.receive_and_combine(*other, tag, values, &combine)?;
         }
-        buffer[own * bytes..][..bytes].copy_from_slice(values.as_bytes());
-        if received.is_ok() && bytes > 0 {
-            values.as_mut_bytes().copy_from_slice(&buffer[..bytes]);
-            for other in buffer[bytes..].chunks_exact(bytes) {
-                combine_bytes(values, other, &combine);
-            }
+        for other in others {
+            self.send(*other, tag, values.as_bytes())?;
         }
-        self.buffer = buffer;
-        received
+        Ok(())
     }
 
     fn receive_and_combine<T: Value>(

@@ -12,8 +12,8 @@
 //! | gather | 1 | its part |
 //! | all-to-all | 1 | n - 1 parts |
 //!
-//! With fewer processors than members (up to 16), short barriers and allreduces are an exchange of each with all: n times
-//! the messages, but each member has to run only once.
+//! With fewer processors than members, the first member does the work of short barriers and allreduces: more for one, but
+//! each member has to run only once.
 //!
 //! With [two levels](Tiers::Two), members at the same last-level cache first do it among themselves, then one of each
 //! cache with the others, so that each value crosses to a cache once.
