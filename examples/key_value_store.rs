@@ -50,7 +50,7 @@ fn replica() -> Result<(), Box<dyn Error>> {
         store.propose(line.as_bytes())?;
         match line.contains('=') {
             true => println!("done"),
-            false => println!("{}", store.read()?.0.get(&line).map_or("nothing", String::as_str)),
+            false => println!("{}", store.read().0.get(&line).map_or("nothing", String::as_str)),
         }
     }
     store.group().flush(Duration::from_secs(5))?;

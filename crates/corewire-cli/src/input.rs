@@ -45,7 +45,7 @@ impl Input {
     ) -> Result<Option<usize>, Failure> {
         loop {
             wait_readable(&[self.source.as_fd(), signals.descriptor()], None)?;
-            if signals.caught().is_some() {
+            if signals.is_over() {
                 return Ok(None);
             }
             match self.source.read(buffer) {

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ that comes late gets the whole log.\n\
 At the end of the input the command waits until its lines are decided, leaves the group \
 and ends; with --stay it stays a member until a signal ends it.\n\
 \n\
-A member may be killed at any time. As long as a majority of the members that it leaves \
-behind lives, the others go on, and no entry is lost. The log is in memory: it ends with \
+Members may be killed at any time. As long as fewer than half are killed at once, the \
+others go on, and no entry is lost: two of three go on, one of two does not. The log is in memory: it ends with \
 its last member.\n\
 \n\
 --json writes an object on a line for each entry, with the keys index (from 0), member \
@@ -88,18 +89,18 @@ struct Entry {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut input = Input::open(args.input.as_deref())?;
-    let signals = Signals::catch()?;
     let domain = access::open_domain_with(None)?;
     let group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
     let group = group.join_timeout(Duration::from_secs(args.timeout))?;
+    let signals = Arc::new(Signals::catch()?);
     signals.begin();
-    let printer = print(group.decided(args.from), args.json)?;
+    let printer = print(group.decided(args.from), args.json, Arc::clone(&signals))?;
     let outcome = propose(&group, args, &mut input, &signals);
     // What is lost is the majority, and no call can mend that.
     let left = group.leave(LEAVE_WITHIN);
     let printed = printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)));
-    outcome?;
     printed?;
+    outcome?;
     if signals.caught().is_none() {
         left?;
     }
@@ -140,7 +141,7 @@ fn propose(
 }
 
 fn flush(group: &Group, signals: &Signals) -> Result<(), Failure> {
-    while signals.caught().is_none() {
+    while !signals.is_over() {
         match group.flush(LOOK_EVERY) {
             Err(GroupError::Timeout(_)) => {}
             other => return Ok(other?),
@@ -149,16 +150,15 @@ fn flush(group: &Group, signals: &Signals) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes what is decided, in a thread, until the group ends. If that fails, the command ends.
-fn print(mut decided: Decided, is_json: bool) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
+/// Writes what is decided, in a thread, until the group ends. If that fails, the command leaves the group and ends.
+fn print(
+    mut decided: Decided,
+    is_json: bool,
+    signals: Arc<Signals>,
+) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
     let print = move || {
         let printed = print_all(&mut decided, is_json);
-        if let Err(failure) = &printed {
-            if !failure.message.is_empty() {
-                output::note(&failure.message);
-            }
-            std::process::exit(failure.code.into());
-        }
+        signals.stop();
         printed
     };
     let thread = std::thread::Builder::new().name("corewire-print".to_owned());

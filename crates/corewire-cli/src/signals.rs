@@ -29,6 +29,7 @@ pub(crate) struct Signals {
 
 struct Shared {
     caught: OnceLock<i32>,
+    stopped: OnceLock<()>,
     bell: Bell,
     /// Ends the calls that wait.
     interrupter: Mutex<Option<Interrupter>>,
@@ -54,6 +55,7 @@ impl Signals {
         let mut incoming = Incoming::new(wanted).map_err(failed)?;
         let shared = Arc::new(Shared {
             caught: OnceLock::new(),
+            stopped: OnceLock::new(),
             bell: Bell::new()?,
             interrupter: Mutex::new(None),
             has_begun: OnceLock::new(),
@@ -95,6 +97,17 @@ impl Signals {
     /// The first signal that was caught.
     pub(crate) fn caught(&self) -> Option<i32> {
         self.shared.caught.get().copied()
+    }
+
+    /// Ends the command as a signal would, but for the way in which the process ends.
+    pub(crate) fn stop(&self) {
+        let _ = self.shared.stopped.set(());
+        self.shared.bell.ring();
+    }
+
+    /// Whether a signal was caught, or the command stopped.
+    pub(crate) fn is_over(&self) -> bool {
+        self.caught().is_some() || self.shared.stopped.get().is_some()
     }
 
     /// A descriptor that becomes readable when a signal was caught, and stays so.

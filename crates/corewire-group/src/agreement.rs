@@ -153,6 +153,8 @@ pub enum Broken {
     LearnsBeforeItJoins,
     /// A member that has missed entries replaces no acceptor.
     KnowsTheEndOfTheAcceptor,
+    /// Only the present acceptor knows what one has missed that was not there when it began.
+    AsksThePresentAcceptor,
 }
 
 macro_rules! rules {
@@ -180,6 +182,7 @@ rules! {
     decides_twice => DecidesOnce;
     joins_incomplete => LearnsBeforeItJoins;
     replaces_incomplete => KnowsTheEndOfTheAcceptor;
+    believes_all => AsksThePresentAcceptor;
 }
 
 #[cfg(feature = "test-hooks")]

@@ -70,7 +70,7 @@ impl Decided {
 
     fn next_until(&mut self, until: Option<Instant>) -> Result<Option<Decision>, GroupError> {
         let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
+        let mut state = shared.lock()?;
         loop {
             if let Some(entry) = self.read(&state) {
                 return Ok(Some(entry));
@@ -86,7 +86,7 @@ impl Decided {
     }
 
     fn read(&mut self, state: &State) -> Option<Decision> {
-        let replica = state.engine.replica();
+        let replica = state.replica()?;
         let Some(entry) = replica.entry(self.next) else {
             let snapshot = replica.snapshot().filter(|snapshot| snapshot.next > self.next)?;
             self.next = snapshot.next;
@@ -117,7 +117,7 @@ impl Stream for Decided {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Decision>> {
         let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
+        let Ok(mut state) = shared.lock() else { return Poll::Ready(None) };
         if let Some(entry) = self.read(&state) {
             return Poll::Ready(Some(entry));
         }

@@ -1,8 +1,8 @@
 //! A member's replica, with the endpoint and the channel that it speaks by.
 //!
 //! ```text
-//!  endpoint NAME.0 ... NAME.63   one of each member: messages to one other member
-//!  channel  NAME                 all members send on it and receive from it: what an acceptor publishes
+//!  endpoint NAME.member.0 to 63  one of each member: messages to one other member
+//!  channel  NAME.log             all members send on it and receive from it: what an acceptor publishes
 //! ```
 //!
 //! Nothing here waits. What cannot be sent now stays in a queue: a member that is stopped holds up nobody else.
@@ -11,31 +11,42 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corewire::{
-    ConnectError, Connector, Endpoint, Event, MessageError, Peer, ReceiveError, Selector,
-    SendError, SharedSender, SnapshotReceiver,
+    ConnectError, Connector, Domain, Endpoint, Event, JoinError, MessageError, OsError, Peer,
+    Readiness, ReceiveError, Selector, SendError, SharedSender, SnapshotReceiver,
 };
 use corewire_os::event::{Bell, wait_readable};
+use corewire_os::process;
 
 use crate::agreement::Rules;
 use crate::error::GroupError;
-use crate::frame::{Command, Frame, Published, Seen, decode, encode};
+use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
 use crate::member::{MEMBERS_MAX, Member};
 use crate::replica::{Input, Output, Replica};
 
+/// How long a view may be on its way from a living member to this one.
+const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
 /// Frames that one turn takes from each source, so that all get their turn.
 const FRAMES_PER_TURN: usize = 256;
 
+/// How long to wait before it asks again for a link or a place in the channel.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 /// The name of the endpoint at a place.
 pub(crate) fn name_of(group: &str, place: u8) -> String {
-    format!("{group}.{place}")
+    format!("{group}.member.{place}")
+}
+
+/// The name of the channel.
+pub(crate) fn channel_of(group: &str) -> String {
+    format!("{group}.log")
 }
 
 /// The place of an endpoint, if it is one of the group's.
 pub(crate) fn place_of(group: &str, name: &str) -> Option<u8> {
-    let number = name.strip_prefix(group)?.strip_prefix('.')?;
+    let number = name.strip_prefix(group)?.strip_prefix(".member.")?;
     let place: u8 = number.parse().ok()?;
     (usize::from(place) < MEMBERS_MAX && number == place.to_string()).then_some(place)
 }
@@ -47,36 +58,106 @@ enum Linking {
     Asked,
     /// There is a link, and the other one has not said yet who it is.
     Linked,
+    /// It did not answer. A thread asks again from then on.
+    Again(Instant),
+}
+
+/// A thread's answer.
+enum Answer {
+    /// There is no link with the process at this place.
+    NotLinked(u8, ConnectError),
+    /// The channel has taken this member in again, or not.
+    Rejoined(Result<SnapshotReceiver, JoinError>),
+}
+
+/// Whether this member gets what is published.
+enum Reading {
+    Reads,
+    /// It was evicted, and a thread joins again.
+    Rejoins,
+    /// It does. What it has published itself goes out before it is told that it has missed something.
+    Rejoined,
+}
+
+/// How far a process is that has to found the group.
+enum Founding {
+    No,
+    /// It reads what the old group has published, up to a mark of its own.
+    Reads,
 }
 
 /// A member's engine.
 pub(crate) struct Engine {
     name: String,
+    domain: Domain,
     me: Member,
     replica: Replica<Command>,
+    founding: Founding,
     endpoint: Endpoint,
     sender: SharedSender,
     receiver: SnapshotReceiver,
+    reading: Reading,
     /// Who is at the other end of each link, once it has said so.
     peers: BTreeMap<Peer, Option<Member>>,
     /// The link to each member, and what is not sent yet. Of one that has no link, too.
     links: BTreeMap<Member, (Option<Peer>, VecDeque<Vec<u8>>)>,
     linking: BTreeMap<u8, Linking>,
+    /// What links have not had room for: who this member is.
+    greetings: VecDeque<(Peer, Vec<u8>)>,
     gone: BTreeSet<Member>,
+    /// Those of them whose marks have not been read.
+    unmarked: BTreeSet<Member>,
     unpublished: VecDeque<Vec<u8>>,
     connector: Connector,
-    outcomes: (mpsc::Sender<(u8, ConnectError)>, mpsc::Receiver<(u8, ConnectError)>),
+    answers: mpsc::Sender<Answer>,
+    answered: mpsc::Receiver<Answer>,
     bell: Arc<Bell>,
-    /// Where the own commands were decided, until their callers ask.
-    places: BTreeMap<u64, u64>,
+    /// Own commands for which somebody waits, and where they were decided.
+    places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
     frame: Vec<u8>,
-    /// Something was decided, or the view is another one.
+    /// Since when it has known of no view of which a majority lives.
+    minority_since: Option<Instant>,
+    /// Something has happened.
     has_news: bool,
+}
+
+/// What a member waits for.
+pub(crate) struct Pause {
+    endpoint: Readiness,
+    receiver: Option<Readiness>,
+    most: Duration,
+}
+
+impl Pause {
+    /// Waits until something may have come, or the bell rings.
+    pub(crate) fn wait(&self, bell: &Bell, deadline: Option<Instant>) -> Result<(), GroupError> {
+        let mut descriptors = vec![self.endpoint.as_fd(), bell.as_fd()];
+        descriptors.extend(self.receiver.as_ref().map(AsFd::as_fd));
+        let until = Instant::now().checked_add(self.most);
+        wait_readable(&descriptors, deadline.into_iter().chain(until).min())?;
+        Ok(())
+    }
+}
+
+/// Starts a thread for a call that may wait for another process.
+fn in_thread(job: impl FnOnce() + Send + 'static) -> Result<(), GroupError> {
+    let thread = std::thread::Builder::new().name("corewire-group-ask".to_owned());
+    let job = move || {
+        process::block_all_signals();
+        job();
+    };
+    thread.spawn(job).map(drop).map_err(|error| {
+        GroupError::Os(OsError {
+            what: "start a thread of a group".into(),
+            errno: error.raw_os_error().unwrap_or_default(),
+        })
+    })
 }
 
 impl Engine {
     pub(crate) fn new(
+        domain: &Domain,
         name: &str,
         me: Member,
         endpoint: Endpoint,
@@ -84,10 +165,16 @@ impl Engine {
         bell: Arc<Bell>,
     ) -> Self {
         let (sender, receiver) = channel;
+        let (answers, answered) = mpsc::channel();
         Self {
             name: name.to_owned(),
+            domain: domain.clone(),
             me,
-            replica: Replica::join(me, Rules::default()),
+            replica: Replica::join(me, receiver.next_sequence(), Rules::default()),
+            founding: Founding::No,
+            reading: Reading::Reads,
+            greetings: VecDeque::new(),
+            unmarked: BTreeSet::new(),
             connector: endpoint.connector(),
             endpoint,
             sender,
@@ -97,7 +184,9 @@ impl Engine {
             linking: BTreeMap::new(),
             gone: BTreeSet::new(),
             unpublished: VecDeque::new(),
-            outcomes: mpsc::channel(),
+            answers,
+            answered,
+            minority_since: None,
             bell,
             places: BTreeMap::new(),
             own_count: 0,
@@ -126,14 +215,31 @@ impl Engine {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Founds the group if this process would be a member and no member lives.
+    /// Founds the group if this process would be a member and no member lives, once it has read what those have published
+    /// that have lived. Only a process that has the group's door does this.
     pub(crate) fn found_if_alone(&mut self) {
-        if self.linking.is_empty() && !self.is_member() && self.replica.is_orphaned() {
+        let is_alone = self.linking.is_empty() && self.replica.is_orphaned();
+        if is_alone && matches!(self.founding, Founding::No) {
+            self.founding = Founding::Reads;
+            self.mark(self.me);
+        }
+    }
+
+    /// The own mark has come: nothing of an earlier group is left.
+    fn found(&mut self, position: u64) {
+        if matches!(self.founding, Founding::Reads) {
+            self.founding = Founding::No;
             let mut outputs = Vec::new();
             self.replica =
                 Replica::found(self.me, Rules::default(), &mut |output| outputs.push(output));
+            self.replica.has_read(position);
             self.apply(outputs);
         }
+    }
+
+    /// What this member knows, without what it speaks by.
+    pub(crate) fn into_replica(self) -> Replica<Command> {
+        self.replica
     }
 
     /// What a joining process waits for.
@@ -145,12 +251,18 @@ impl Engine {
         }
     }
 
-    /// Nothing can be decided any more: too many members of the view have ended.
-    pub(crate) fn check_majority(&self) -> Result<(), GroupError> {
+    /// Nothing can be decided any more: too many members of the view have ended. They may have left, and a later view be
+    /// on its way: so this must last.
+    pub(crate) fn check_majority(&mut self) -> Result<(), GroupError> {
         let view = self.replica.view();
         let ended: Vec<_> =
             view.members.iter().filter(|member| self.gone.contains(member)).collect();
-        if !self.is_member() || view.members.len() - ended.len() >= view.quorum() {
+        let has_majority = view.members.len() - ended.len() >= view.quorum();
+        if !self.is_member() || has_majority && !self.replica.nobody_knows() {
+            self.minority_since = None;
+            return Ok(());
+        }
+        if self.minority_since.get_or_insert_with(Instant::now).elapsed() < LATER_VIEW_WITHIN {
             return Ok(());
         }
         let places: Vec<_> = ended.iter().map(|member| member.place.to_string()).collect();
@@ -168,16 +280,26 @@ impl Engine {
         self.own_count
     }
 
-    /// Where a command of this member was decided. Asked once for each.
-    pub(crate) fn take_place(&mut self, number: u64) -> Option<u64> {
-        self.places.remove(&number)
+    /// Somebody waits for the next command of this member.
+    pub(crate) fn await_next(&mut self) {
+        self.places.insert(self.own_count + 1, None);
+    }
+
+    /// Where such a command was decided.
+    pub(crate) fn place_of(&self, number: u64) -> Option<u64> {
+        self.places.get(&number).copied().flatten()
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn forget(&mut self, number: u64) {
+        self.places.remove(&number);
     }
 
     /// Whether a snapshot stands for a command of this member whose place this member has not seen.
     pub(crate) fn is_passed_over(&self, number: u64) -> bool {
         let snapshot = self.replica.snapshot();
         let last = snapshot.and_then(|snapshot| snapshot.last.get(&self.me));
-        last.is_some_and(|last| number <= *last) && !self.places.contains_key(&number)
+        last.is_some_and(|last| number <= *last) && self.place_of(number).is_none()
     }
 
     pub(crate) fn truncate(&mut self, next: u64, state: &[u8]) {
@@ -196,52 +318,88 @@ impl Engine {
     pub(crate) fn turn(&mut self) -> Result<bool, GroupError> {
         let has_heard = self.hear()?;
         let has_read = self.read()?;
-        while let Ok((place, error)) = self.outcomes.1.try_recv() {
-            self.not_linked(place, &error);
-        }
+        let has_answers = self.take_answers()?;
         let has_sent = self.send()?;
-        Ok(has_heard || has_read || has_sent)
+        Ok(has_heard || has_read || has_answers || has_sent)
     }
 
-    /// Announces that the caller will wait. False if there is something to do first.
-    pub(crate) fn arm(&mut self) -> Result<bool, GroupError> {
+    /// Announces that the caller will wait, and says what for, and for how long at most. `None` if there is something to
+    /// do first.
+    pub(crate) fn arm(&mut self) -> Result<Option<Pause>, GroupError> {
         self.bell.silence();
-        Ok(self.endpoint.arm()? && self.receiver.arm()?)
+        if self.take_answers()? || !self.endpoint.arm()? {
+            return Ok(None);
+        }
+        let receiver = match self.reading {
+            Reading::Reads if !self.receiver.arm()? => return Ok(None),
+            Reading::Reads => Some(self.receiver.readiness()?),
+            // It gets nothing before it has joined again, which the bell says.
+            Reading::Rejoins | Reading::Rejoined => None,
+        };
+        // What finds no room now is tried again soon.
+        let is_soon = self.has_unsent()
+            || self.linking.values().any(|linking| matches!(linking, Linking::Again(_)));
+        let most = Duration::from_millis(if is_soon { 1 } else { 100 });
+        Ok(Some(Pause { endpoint: self.endpoint.readiness(), receiver, most }))
     }
 
-    /// Waits until something may have come, after `arm`.
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), GroupError> {
-        let descriptors = (self.endpoint.readiness(), self.receiver.readiness()?);
-        wait_readable(&[descriptors.0.as_fd(), descriptors.1.as_fd(), self.bell.as_fd()], until)?;
-        Ok(())
+    /// What threads have found out.
+    fn take_answers(&mut self) -> Result<bool, GroupError> {
+        let mut has_any = false;
+        while let Ok(answer) = self.answered.try_recv() {
+            has_any = true;
+            match answer {
+                Answer::NotLinked(place, error) => self.not_linked(place, &error),
+                Answer::Rejoined(Ok(receiver)) => {
+                    self.receiver = receiver;
+                    self.reading = Reading::Rejoined;
+                }
+                Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
+                Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
+            }
+        }
+        let now = Instant::now();
+        let is_due = |linking: &Linking| matches!(linking, Linking::Again(at) if *at <= now);
+        let due = self.linking.iter().filter(|(_, linking)| is_due(linking));
+        let due: Vec<u8> = due.map(|(place, _)| *place).collect();
+        for place in due {
+            self.linking.remove(&place);
+            self.link(place)?;
+        }
+        Ok(has_any)
     }
 
-    pub(crate) fn descriptors(
-        &self,
-    ) -> Result<(corewire::Readiness, corewire::Readiness), GroupError> {
-        Ok((self.endpoint.readiness(), self.receiver.readiness()?))
+    /// Joins the channel again, in a thread: the process that lets receivers in may be stopped.
+    fn rejoin(&mut self, pause: Duration) -> Result<(), GroupError> {
+        self.reading = Reading::Rejoins;
+        let builder = self.domain.receiver(&channel_of(&self.name)).snapshots();
+        let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
+        in_thread(move || {
+            std::thread::park_timeout(pause);
+            let joined = builder.join();
+            // The call that asks for the descriptor waits for that process, too.
+            let ready = joined.and_then(|receiver| receiver.readiness().map(|_| receiver));
+            let _ = answers.send(Answer::Rejoined(ready));
+            bell.ring();
+        })
     }
 
     // Links.
 
     /// Links with the process at this place, in a thread of its own: it may be stopped.
-    pub(crate) fn link(&mut self, place: u8) {
+    pub(crate) fn link(&mut self, place: u8) -> Result<(), GroupError> {
         if place == self.me.place || self.linking.contains_key(&place) {
-            return;
+            return Ok(());
         }
         self.linking.insert(place, Linking::Asked);
         let (connector, name) = (self.connector.clone(), name_of(&self.name, place));
-        let (outcomes, bell) = (self.outcomes.0.clone(), Arc::clone(&self.bell));
-        let connect = move || {
+        let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
+        in_thread(move || {
             if let Err(error) = connector.connect(&name) {
-                let _ = outcomes.send((place, error));
+                let _ = answers.send(Answer::NotLinked(place, error));
                 bell.ring();
             }
-        };
-        let thread = std::thread::Builder::new().name("corewire-group-link".to_owned());
-        if thread.spawn(connect).is_err() {
-            self.linking.remove(&place);
-        }
+        })
     }
 
     fn not_linked(&mut self, place: u8, error: &ConnectError) {
@@ -257,7 +415,7 @@ impl Engine {
                 }
             }
             // It is stopped, or has no room now.
-            _ => self.link(place),
+            _ => _ = self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER)),
         }
     }
 
@@ -273,8 +431,13 @@ impl Engine {
     fn ended(&mut self, member: Member) {
         if self.gone.insert(member) {
             self.links.remove(&member);
-            self.unpublished.push_back(encode(&Published::Mark(self.me, member)));
+            self.unmarked.insert(member);
+            self.mark(member);
         }
+    }
+
+    fn mark(&mut self, member: Member) {
+        self.unpublished.push_back(encode(&Published::Mark(self.me, member)));
     }
 
     // The endpoint.
@@ -295,7 +458,7 @@ impl Engine {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     if let Some(place) = place_of(&self.name, name) {
                         self.linking.insert(place, Linking::Linked);
-                        self.tell(peer, &Frame::Hello(self.me));
+                        self.greetings.push_back((peer, encode(&Frame::Hello(self.me))));
                     }
                 }
                 Event::Received(message) => {
@@ -348,7 +511,7 @@ impl Engine {
 
     /// Sends a short frame beside the queues; if there is no room, it is lost.
     fn tell(&mut self, peer: Peer, frame: &Frame) {
-        let _ = self.endpoint.try_send(peer, 0, &encode(frame));
+        let _ = self.endpoint.try_send(peer, FRAME_TAG, &encode(frame));
     }
 
     pub(crate) fn seen(&self) -> Seen {
@@ -367,7 +530,23 @@ impl Engine {
 
     fn read(&mut self) -> Result<bool, GroupError> {
         let mut has_any = false;
+        match self.reading {
+            Reading::Rejoins => return Ok(false),
+            // What an acceptor has not published is not decided.
+            Reading::Rejoined if !self.unpublished.is_empty() => return Ok(false),
+            Reading::Rejoined => {
+                self.reading = Reading::Reads;
+                self.handle(Input::Missed(self.receiver.next_sequence()));
+                // The marks may be among what it has missed.
+                self.unmarked.clone().into_iter().for_each(|one| self.mark(one));
+                if matches!(self.founding, Founding::Reads) {
+                    self.mark(self.me);
+                }
+            }
+            Reading::Reads => {}
+        }
         for _ in 0..FRAMES_PER_TURN {
+            let position = self.receiver.next_sequence();
             let got = match self.receiver.try_receive() {
                 Ok(None) => break,
                 Ok(Some(mut snapshot)) => Ok(snapshot.copy_into(&mut self.frame).is_ok()),
@@ -376,15 +555,24 @@ impl Engine {
             has_any = true;
             match got {
                 Ok(true) => match decode(&self.frame) {
-                    Some(Published::Publication(one)) => self.handle(Input::Publication(one)),
-                    Some(Published::Mark(by, of)) if by == self.me => self.handle(Input::Gone(of)),
+                    Some(Published::Publication(one)) => {
+                        self.handle(Input::Publication(position, one));
+                    }
+                    Some(Published::Mark(by, of)) if by == self.me && of == by => {
+                        self.found(position)
+                    }
+                    Some(Published::Mark(by, of)) if by == self.me => {
+                        self.replica.has_read(position + 1);
+                        if self.unmarked.remove(&of) {
+                            self.handle(Input::Gone(of));
+                        }
+                    }
                     _ => {}
                 },
                 // Evicted while it copied: the next call says so.
                 Ok(false) | Err(ReceiveError::Interrupted) => {}
                 Err(ReceiveError::Evicted) => {
-                    self.receiver.rejoin_now()?;
-                    self.handle(Input::Missed);
+                    self.rejoin(Duration::ZERO)?;
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -396,6 +584,7 @@ impl Engine {
     // What the replica does.
 
     fn handle(&mut self, input: Input<Command>) {
+        self.has_news = true;
         let mut outputs = Vec::new();
         self.replica.handle(input, &mut |output| outputs.push(output));
         self.apply(outputs);
@@ -414,18 +603,23 @@ impl Engine {
                     self.unpublished.push_back(encode(&Published::Publication(publication)));
                 }
                 Output::Decided(place, entry) => {
-                    self.has_news = true;
-                    if entry.from == self.me {
-                        self.places.insert(entry.number, place);
+                    if entry.from == self.me
+                        && let Some(waiting) = self.places.get_mut(&entry.number)
+                    {
+                        *waiting = Some(place);
                     }
                 }
-                Output::Snapshot(_) => self.has_news = true,
+                // Readers find it where entries are missing.
+                Output::Snapshot(_) => {}
                 Output::View(view) => {
-                    self.has_news = true;
                     for member in view.members {
                         let has_link = self.links.get(&member).is_some_and(|one| one.0.is_some());
                         if member != self.me && !has_link && !self.gone.contains(&member) {
-                            self.link(member.place);
+                            // Without a thread now, it is tried again.
+                            if self.link(member.place).is_err() {
+                                let at = Instant::now() + AGAIN_AFTER;
+                                self.linking.insert(member.place, Linking::Again(at));
+                            }
                         }
                     }
                 }
@@ -435,10 +629,17 @@ impl Engine {
 
     fn send(&mut self) -> Result<bool, GroupError> {
         let mut has_any = false;
+        while let Some((peer, frame)) = self.greetings.front() {
+            match self.endpoint.try_send(*peer, FRAME_TAG, frame) {
+                Err(MessageError::Full { .. }) => break,
+                _ => _ = self.greetings.pop_front(),
+            }
+            has_any = true;
+        }
         for (peer, queue) in self.links.values_mut() {
             let Some(peer) = *peer else { continue };
             while let Some(frame) = queue.front() {
-                match self.endpoint.try_send(peer, 0, frame) {
+                match self.endpoint.try_send(peer, FRAME_TAG, frame) {
                     Ok(()) => _ = queue.pop_front(),
                     Err(MessageError::Full { .. }) => break,
                     // Its end is reported by an event.
@@ -459,8 +660,9 @@ impl Engine {
     }
 
     /// Whether something waits for room.
-    pub(crate) fn has_unsent(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         !self.unpublished.is_empty()
+            || !self.greetings.is_empty()
             || self.links.values().any(|(peer, queue)| peer.is_some() && !queue.is_empty())
     }
 }

@@ -1,7 +1,6 @@
 //! What members send to each other, and what they publish.
 //!
-//! Frames are in the format of the crate `postcard`. All members run as one user; a frame that cannot be read ends the
-//! link with the member that has sent it.
+//! Frames are in the format of the crate `postcard`. All members run as one user; what cannot be read is passed over.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::member::{Member, View};
 use crate::replica::{Message, Publication};
+
+/// The tag of all frames.
+pub(crate) const FRAME_TAG: u64 = u64::from_le_bytes(*b"cw-group");
 
 /// What is decided: bytes, shared among the places that keep them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,28 +1,31 @@
 //! A member, as its program sees it.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use corewire::{Domain, OsError};
-use corewire_os::event::{Bell, wait_readable};
-use corewire_os::process;
+use corewire_os::event::Bell;
+use corewire_os::{fork, process};
 
 use crate::decided::Decided;
 use crate::engine::Engine;
 use crate::error::GroupError;
-use crate::frame::Seen;
+use crate::frame::{Command, Seen};
 use crate::join::GroupBuilder;
 use crate::member::{Member, View};
+use crate::replica::Replica;
 
+/// How long the member's thread looks for more before it sleeps.
+const LINGER: Duration = Duration::from_micros(50);
 /// Turns that a call makes itself before it leaves the work to the member's thread.
 const TURNS: u32 = 2000;
 
 /// A member of a group. Dropping it ends the membership at once, as if the process had died; [`leave`](Self::leave) lets
-/// the others take over its roles first.
+/// the others take over its roles first. In a forked child every call returns [`GroupError::Forked`], or what was known
+/// before.
 pub struct Group {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -33,23 +36,56 @@ pub(crate) struct Shared {
     name: String,
     me: Member,
     command_bytes_max: usize,
+    /// Which of the forks of this process has made it.
+    generation: u32,
     state: Mutex<State>,
     /// Something was decided, or the group has ended.
     news: Condvar,
     bell: Arc<Bell>,
 }
 
+/// What the lock protects.
 pub(crate) struct State {
-    pub(crate) engine: Engine,
+    what: What,
     /// Why nothing can be done any more.
     pub(crate) end: Option<GroupError>,
     pub(crate) wakers: Vec<Waker>,
-    is_dropped: bool,
+}
+
+/// A member, or what it knew in the end.
+enum What {
+    Member(Box<Engine>),
+    Former(Box<Replica<Command>>),
+    /// While the one becomes the other.
+    Neither,
+}
+
+impl State {
+    pub(crate) fn replica(&self) -> Option<&Replica<Command>> {
+        match &self.what {
+            What::Member(engine) => Some(engine.replica()),
+            What::Former(replica) => Some(replica),
+            What::Neither => None,
+        }
+    }
+
+    /// The member, as long as it is one.
+    fn engine(&mut self) -> Result<&mut Engine, GroupError> {
+        match (&mut self.what, &self.end) {
+            (What::Member(engine), None) => Ok(engine),
+            (_, Some(end)) => Err(end.clone()),
+            (_, None) => Err(GroupError::Forked),
+        }
+    }
 }
 
 impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state. In a forked child it may be locked for ever.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, State>, GroupError> {
+        match fork::generation() == self.generation {
+            true => Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Err(GroupError::Forked),
+        }
     }
 
     /// Lets the member's thread look.
@@ -76,29 +112,41 @@ impl Shared {
 
     /// Handles what has come; true if anything was done.
     pub(crate) fn turn(&self, state: &mut State) -> bool {
-        if state.end.is_some() {
-            return false;
-        }
-        let done = state.engine.turn();
-        let done = done.and_then(|done| state.engine.check_majority().map(|()| done));
-        let has_done = match done {
-            Ok(done) => done,
+        let Ok(engine) = state.engine() else { return false };
+        let done = engine.turn();
+        match done.and_then(|done| engine.check_majority().map(|()| done)) {
+            Ok(has_done) => {
+                if engine.take_news() {
+                    self.tell(state);
+                }
+                has_done
+            }
             Err(error) => {
-                state.end = Some(error);
+                self.end(state, error);
                 true
             }
-        };
-        if state.engine.take_news() || state.end.is_some() {
-            self.news.notify_all();
-            state.wakers.drain(..).for_each(Waker::wake);
         }
-        has_done
+    }
+
+    /// Ends the membership. What is decided can still be read.
+    fn end(&self, state: &mut State, error: GroupError) {
+        state.end.get_or_insert(error);
+        state.what = match std::mem::replace(&mut state.what, What::Neither) {
+            What::Member(engine) => What::Former(Box::new(engine.into_replica())),
+            other => other,
+        };
+        self.tell(state);
+    }
+
+    fn tell(&self, state: &mut State) {
+        self.news.notify_all();
+        state.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
 impl Group {
-    /// Begins to join the group of this name in a domain. The group has the names `NAME`, `NAME.door` and `NAME.0` to
-    /// `NAME.63`.
+    /// Begins to join the group of this name in a domain. The group has the names `NAME.log`, `NAME.door` and `NAME.member.0`
+    /// to `NAME.member.63`, and its communicators names that follow these.
     pub fn builder(domain: &Domain, name: &str) -> GroupBuilder {
         GroupBuilder::new(domain, name)
     }
@@ -110,11 +158,12 @@ impl Group {
         command_bytes_max: usize,
     ) -> Result<Self, GroupError> {
         let me = engine.me();
-        let state = State { engine, end: None, wakers: Vec::new(), is_dropped: false };
+        let state = State { what: What::Member(Box::new(engine)), end: None, wakers: Vec::new() };
         let shared = Arc::new(Shared {
             name: name.to_owned(),
             me,
             command_bytes_max,
+            generation: fork::generation(),
             state: Mutex::new(state),
             news: Condvar::new(),
             bell,
@@ -152,15 +201,19 @@ impl Group {
     }
 
     /// The present view, as far as this member knows.
-    #[must_use]
-    pub fn view(&self) -> View {
-        self.shared.lock().engine.replica().view().clone()
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn view(&self) -> Result<View, GroupError> {
+        Ok(self.shared.lock()?.engine()?.replica().view().clone())
     }
 
     /// What this member knows of itself and the group.
-    #[must_use]
-    pub fn seen(&self) -> Seen {
-        self.shared.lock().engine.seen()
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn seen(&self) -> Result<Seen, GroupError> {
+        Ok(self.shared.lock()?.engine()?.seen())
     }
 
     /// Lets `command` be decided, and returns its index in the log: all members have the same command there. Waits until
@@ -183,29 +236,47 @@ impl Group {
 
     fn propose_until(&self, command: &[u8], timeout: Option<Duration>) -> Result<u64, GroupError> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let number = self.submit(command)?;
+        self.check_length(command)?;
+        let mut state = self.shared.lock()?;
+        let engine = state.engine()?;
+        engine.await_next();
+        let number = engine.propose(command);
         let mut turns = 0;
-        let mut state = self.shared.lock();
         loop {
             let has_done = self.shared.turn(&mut state);
-            if let Some(place) = state.engine.take_place(number) {
+            let engine = state.engine()?;
+            let found = match (engine.place_of(number), engine.is_passed_over(number)) {
+                (Some(place), _) => Some(Ok(place)),
+                (None, true) => {
+                    let before = engine.replica().snapshot().map_or(0, |snapshot| snapshot.next);
+                    Some(Err(GroupError::PassedOver { before }))
+                }
+                (None, false) => until
+                    .is_some_and(|until| Instant::now() >= until)
+                    .then(|| Err(GroupError::Timeout(timeout.unwrap_or_default()))),
+            };
+            if let Some(found) = found {
+                engine.forget(number);
+                // The thread did not look meanwhile.
                 self.shared.kick();
-                return Ok(place);
-            }
-            if state.engine.is_passed_over(number) {
-                let before = state.engine.replica().snapshot().map_or(0, |snapshot| snapshot.next);
-                return Err(GroupError::PassedOver { before });
-            }
-            if let Some(end) = &state.end {
-                return Err(end.clone());
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Err(GroupError::Timeout(timeout.unwrap_or_default()));
+                return found;
             }
             turns += 1;
             if !has_done && turns > TURNS {
                 state = self.shared.wait(state, until);
             }
+        }
+    }
+
+    fn check_length(&self, command: &[u8]) -> Result<(), GroupError> {
+        let Shared { name, command_bytes_max, .. } = &*self.shared;
+        match command.len() <= *command_bytes_max {
+            true => Ok(()),
+            false => Err(GroupError::TooLarge {
+                name: name.clone(),
+                asked: command.len(),
+                max: *command_bytes_max,
+            }),
         }
     }
 
@@ -215,22 +286,12 @@ impl Group {
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn submit(&self, command: &[u8]) -> Result<u64, GroupError> {
-        if command.len() > self.shared.command_bytes_max {
-            return Err(GroupError::TooLarge {
-                name: self.shared.name.clone(),
-                asked: command.len(),
-                max: self.shared.command_bytes_max,
-            });
-        }
-        let mut state = self.shared.lock();
-        match &state.end {
-            Some(end) => Err(end.clone()),
-            None => {
-                let number = state.engine.propose(command);
-                self.shared.turn(&mut state);
-                Ok(number)
-            }
-        }
+        self.check_length(command)?;
+        let mut state = self.shared.lock()?;
+        let number = state.engine()?.propose(command);
+        self.shared.turn(&mut state);
+        self.shared.kick();
+        Ok(number)
     }
 
     /// Waits until every command of this member is decided, for at most `timeout`.
@@ -238,26 +299,31 @@ impl Group {
     /// # Errors
     /// [`GroupError::Timeout`], or what has ended the group before.
     pub fn flush(&self, timeout: Duration) -> Result<(), GroupError> {
+        self.wait_until(timeout, |engine| (engine.replica().undecided_count() == 0).then_some(()))
+    }
+
+    /// Waits until `is_so` returns something.
+    fn wait_until<T>(
+        &self,
+        timeout: Duration,
+        is_so: impl Fn(&Engine) -> Option<T>,
+    ) -> Result<T, GroupError> {
         let until = Instant::now().checked_add(timeout);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock()?;
         loop {
-            let has_done = self.shared.turn(&mut state);
-            if state.engine.replica().undecided_count() == 0 {
-                return Ok(());
-            }
-            if let Some(end) = &state.end {
-                return Err(end.clone());
+            self.shared.turn(&mut state);
+            if let Some(found) = is_so(state.engine()?) {
+                self.shared.kick();
+                return Ok(found);
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(GroupError::Timeout(timeout));
             }
-            if !has_done {
-                state = self.shared.wait(state, until);
-            }
+            state = self.shared.wait(state, until);
         }
     }
 
-    /// The decided entries in their order, from this index on. Any number of threads may read.
+    /// The decisions in their order, from this index on. Any number of threads may read.
     #[must_use]
     pub fn decided(&self, first: u64) -> Decided {
         Decided::new(Arc::clone(&self.shared), first)
@@ -266,14 +332,20 @@ impl Group {
     /// Says what this program has made of all entries before index `next`. They are not kept any more here: a reader that is
     /// behind, here or at a member that comes later, gets `state` in their place. Every member does this for itself, when
     /// it wants. No effect if they are not all decided, or if there is a snapshot for more already.
-    pub fn truncate(&self, next: u64, state: &[u8]) {
-        self.shared.lock().engine.truncate(next, state);
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn truncate(&self, next: u64, state: &[u8]) -> Result<(), GroupError> {
+        self.shared.lock()?.engine()?.truncate(next, state);
+        Ok(())
     }
 
     /// Whether the kernel has not reported the end of this member's process.
-    #[must_use]
-    pub fn lives(&self, member: Member) -> bool {
-        self.shared.lock().engine.lives(member)
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn lives(&self, member: Member) -> Result<bool, GroupError> {
+        Ok(self.shared.lock()?.engine()?.lives(member))
     }
 
     /// Waits until the group has at least `count` members, for at most `timeout`. Returns the present view.
@@ -281,28 +353,20 @@ impl Group {
     /// # Errors
     /// [`GroupError::Timeout`], or what has ended the group before.
     pub fn wait_for_members(&self, count: usize, timeout: Duration) -> Result<View, GroupError> {
-        let until = Instant::now().checked_add(timeout);
-        let mut state = self.shared.lock();
-        loop {
-            self.shared.turn(&mut state);
-            let view = state.engine.replica().view();
-            if view.members.len() >= count {
-                return Ok(view.clone());
-            }
-            if let Some(end) = &state.end {
-                return Err(end.clone());
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Err(GroupError::Timeout(timeout));
-            }
-            state = self.shared.wait(state, until);
-        }
+        self.wait_until(timeout, |engine| {
+            let view = engine.replica().view();
+            (view.members.len() >= count).then(|| view.clone())
+        })
     }
 
     /// Makes this member the leader. The present one may live. Does not wait.
-    pub fn lead(&self) {
-        self.shared.lock().engine.lead();
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn lead(&self) -> Result<(), GroupError> {
+        self.shared.lock()?.engine()?.lead();
         self.shared.kick();
+        Ok(())
     }
 
     /// Leaves the group: the others take over this member's roles first. Waits for that, for at most `timeout`; then
@@ -311,39 +375,29 @@ impl Group {
     /// # Errors
     /// [`GroupError::Timeout`], or what has ended the group before.
     pub fn leave(self, timeout: Duration) -> Result<(), GroupError> {
-        let until = Instant::now().checked_add(timeout);
-        let mut state = self.shared.lock();
-        if state.engine.replica().view().members.len() == 1 {
-            return Ok(());
-        }
-        state.engine.leave();
-        loop {
-            self.shared.turn(&mut state);
-            if state.engine.replica().has_left() {
-                return Ok(());
-            }
-            if let Some(end) = &state.end {
-                return Err(end.clone());
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Err(GroupError::Timeout(timeout));
-            }
-            state = self.shared.wait(state, until);
-        }
+        self.shared.lock()?.engine()?.leave();
+        let me = self.shared.me;
+        self.wait_until(timeout, |engine| {
+            let replica = engine.replica();
+            // The last one has nobody to leave anything to.
+            (replica.has_left() || replica.view().members == [me]).then_some(())
+        })
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.shared.lock().is_dropped = true;
+        let Ok(mut state) = self.shared.lock() else {
+            // The thread is the parent's.
+            std::mem::forget(self.thread.take());
+            return;
+        };
+        self.shared.end(&mut state, GroupError::Left(self.shared.name.clone()));
+        drop(state);
         self.shared.kick();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let mut state = self.shared.lock();
-        state.end.get_or_insert_with(|| GroupError::Left(self.shared.name.clone()));
-        self.shared.news.notify_all();
-        state.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -362,32 +416,41 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The member's thread: does the work while no call does.
+/// The member's thread: does the work while no call does. It looks for more for a while before it sleeps, so that messages
+/// that follow each other closely wake nobody.
 fn run(shared: &Shared) {
+    let mut last_work = Instant::now();
     loop {
-        let (until, descriptors) = {
-            let mut state = shared.lock();
-            while shared.turn(&mut state) {}
-            if state.is_dropped || state.end.is_some() {
-                return;
+        let Ok(mut state) = shared.lock() else { return };
+        if shared.turn(&mut state) {
+            last_work = Instant::now();
+        }
+        let pause = match state.engine() {
+            Err(_) => return,
+            Ok(_) if last_work.elapsed() < LINGER => {
+                drop(state);
+                std::thread::yield_now();
+                continue;
             }
-            match state.engine.arm() {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(error) => {
-                    state.end = Some(error);
-                    continue;
-                }
-            }
-            // What finds no room now is tried again soon.
-            let pause = if state.engine.has_unsent() { 1 } else { 100 };
-            let Ok(descriptors) = state.engine.descriptors() else { continue };
-            (Instant::now().checked_add(Duration::from_millis(pause)), descriptors)
+            Ok(engine) => engine.arm(),
         };
-        let (endpoint, receiver) = &descriptors;
-        let descriptors = [endpoint.as_fd(), receiver.as_fd(), shared.bell.as_fd()];
-        if wait_readable(&descriptors, until).is_err() {
+        let waited = match pause {
+            Ok(None) => continue,
+            Ok(Some(pause)) => {
+                drop(state);
+                pause.wait(&shared.bell, None)
+            }
+            Err(error) => {
+                drop(state);
+                Err(error)
+            }
+        };
+        if let Err(error) = waited {
+            if let Ok(mut state) = shared.lock() {
+                shared.end(&mut state, error);
+            }
             return;
         }
+        last_work = Instant::now();
     }
 }

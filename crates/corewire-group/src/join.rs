@@ -22,7 +22,7 @@ use corewire_os::event::{Bell, wait_readable};
 use corewire_os::random_u128;
 use std::os::fd::AsFd as _;
 
-use crate::engine::{Engine, name_of, place_of};
+use crate::engine::{Engine, channel_of, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
 use crate::member::{MEMBERS_MAX, Member};
@@ -101,17 +101,20 @@ impl GroupBuilder {
         let channel = self.open_channel(deadline)?;
         let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
         let bell = Arc::new(Bell::new()?);
-        let mut engine = Engine::new(&self.name, me, endpoint, channel, Arc::clone(&bell));
+        let mut engine =
+            Engine::new(&self.domain, &self.name, me, endpoint, channel, Arc::clone(&bell));
         for name in self.domain.endpoints()? {
             if let Some(place) = place_of(&self.name, name.as_str()) {
-                engine.link(place);
+                engine.link(place)?;
             }
         }
         while !engine.is_member() {
             engine.found_if_alone();
-            if !engine.turn()? && engine.arm()? {
-                deadline.check(&self.name, || engine.waits_for())?;
-                engine.wait(deadline.at())?;
+            deadline.check(&self.name, || engine.waits_for())?;
+            if !engine.turn()?
+                && let Some(pause) = engine.arm()?
+            {
+                pause.wait(&bell, deadline.at())?;
             }
         }
         drop(door);
@@ -155,7 +158,7 @@ impl GroupBuilder {
         deadline: Deadline,
     ) -> Result<(SharedSender, SnapshotReceiver), JoinGroupError> {
         loop {
-            let builder = self.domain.sender(&self.name).evict(EVICT_AFTER);
+            let builder = self.domain.sender(&channel_of(&self.name)).evict(EVICT_AFTER);
             let bytes = self.command_bytes_max.max(1) + FRAME_BYTES;
             let sender = builder.largest_message(bytes).receivers(4 * MEMBERS_MAX);
             let why = || "the group's channel does not let this process in".to_owned();
@@ -163,12 +166,16 @@ impl GroupBuilder {
                 // The process that lets others in has died.
                 Err(CreateError::NoHost { .. } | CreateError::Enter { .. }) => {
                     deadline.check(&self.name, why)?;
+                    std::thread::park_timeout(Duration::from_millis(1));
                     continue;
                 }
                 other => other?,
             };
-            match self.domain.receiver(&self.name).snapshots().join() {
-                Err(JoinError::NotFound(_)) => deadline.check(&self.name, why)?,
+            match self.domain.receiver(&channel_of(&self.name)).snapshots().join() {
+                Err(JoinError::NotFound(_) | JoinError::NoAnswer { .. }) => {
+                    deadline.check(&self.name, why)?;
+                    std::thread::park_timeout(Duration::from_millis(1));
+                }
                 other => return Ok((sender, other?)),
             }
         }

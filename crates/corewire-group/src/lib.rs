@@ -79,7 +79,7 @@
 //! | the acceptor leaves | the leader lets it decide everything under way, and then proposes another one |
 //! | a member dies, leaves or comes | a view without it, or with it |
 //! | a member misses entries | it asks for them; until it has them, it replaces nobody |
-//! | a majority of a view dies | no view follows any more: what is decided stays so |
+//! | half of a view or more die | no view follows any more: what is decided stays so |
 //!
 //! A command is decided once, however often it was asked for: the leader gives places to the commands of each member in
 //! the order of their numbers.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, Event, Selector};
+use corewire::{Domain, Event, MessageError, Selector};
 use corewire_os::random_u128;
 
 use crate::engine::{name_of, place_of};
 use crate::error::JoinGroupError;
-use crate::frame::{Frame, Seen, decode, encode};
+use crate::frame::{FRAME_TAG, Frame, Seen, decode, encode};
 
 /// A group, as its members say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +31,10 @@ pub fn look(domain: &Domain, within: Duration) -> Result<Vec<GroupView>, JoinGro
     let endpoints = domain.endpoints()?;
     let mut asked: BTreeMap<String, (String, u8)> = BTreeMap::new();
     for channel in &channels {
+        let Some(group) = channel.as_str().strip_suffix(".log") else { continue };
         for endpoint in &endpoints {
-            if let Some(place) = place_of(channel.as_str(), endpoint.as_str()) {
-                let name = name_of(channel.as_str(), place);
-                asked.insert(name, (channel.as_str().to_owned(), place));
+            if let Some(place) = place_of(group, endpoint.as_str()) {
+                asked.insert(name_of(group, place), (group.to_owned(), place));
             }
         }
     }
@@ -64,20 +64,24 @@ pub fn look(domain: &Domain, within: Duration) -> Result<Vec<GroupView>, JoinGro
         match endpoint.receive_event_timeout(Selector::any(), left) {
             Ok(None) => break,
             Ok(Some(Event::Came(peer))) => {
-                let _ = endpoint.try_send(peer, 0, &encode(&Frame::Look));
+                let _ = endpoint.try_send(peer, FRAME_TAG, &encode(&Frame::Look));
             }
             Ok(Some(Event::Received(message))) => {
                 let name = endpoint.name_of(message.source()).unwrap_or_default().to_owned();
                 if let Some(Frame::Seen(said)) = decode(&message) {
                     waiting.remove(&name);
-                    seen.insert(name, said);
+                    // One that is about to become a member knows nothing yet.
+                    if said.view.number > 0 {
+                        seen.insert(name, said);
+                    }
                 }
             }
             Ok(Some(Event::Gone { peer, .. })) => {
                 waiting.remove(endpoint.name_of(peer).unwrap_or_default());
             }
             // A connection has failed.
-            Err(_) => {}
+            Err(MessageError::Interrupted) => {}
+            Err(_) => break,
         }
         while let Ok(name) = failed.try_recv() {
             waiting.remove(&name);

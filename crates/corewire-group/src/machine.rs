@@ -47,7 +47,7 @@ pub trait StateMachine {
 /// let domain = Domain::open_at(&dir)?;
 /// let mut sum = Replicated::new(Group::builder(&domain, "sum").join()?, Sum::default());
 /// sum.propose(&[3, 4])?;
-/// assert_eq!(sum.read()?.0, 7);
+/// assert_eq!(sum.read().0, 7);
 /// # drop((sum, domain)); std::fs::remove_dir_all(&dir)?;
 /// # Ok(())
 /// # }
@@ -93,18 +93,13 @@ impl<S: StateMachine> Replicated<S> {
     }
 
     /// Applies what is decided, as far as this member knows, and returns the state. Never waits. Another member may know
-    /// more: to read what was decided before this call anywhere, [`propose`](Self::propose) something first.
-    ///
-    /// # Errors
-    /// None while the group lasts; when it has ended, its state can still be read.
-    pub fn read(&mut self) -> Result<&S, GroupError> {
-        loop {
-            match self.decided.try_next() {
-                Ok(Some(decision)) => self.take(&decision),
-                Ok(None) | Err(GroupError::Lost { .. }) => return Ok(&self.state),
-                Err(error) => return Err(error),
-            }
+    /// more: to read what was decided before this call anywhere, [`propose`](Self::propose) something first. When the group
+    /// has ended, this is the last state that this member knew.
+    pub fn read(&mut self) -> &S {
+        while let Ok(Some(decision)) = self.decided.try_next() {
+            self.take(&decision);
         }
+        &self.state
     }
 
     /// Waits until another entry is decided, for at most `timeout`, and applies it. False if there was none.
@@ -140,7 +135,8 @@ impl<S: StateMachine> Replicated<S> {
             }
         }
         if self.behind >= self.snapshot_every {
-            self.group.truncate(self.next, &self.state.snapshot());
+            // A group that has ended needs no snapshot.
+            let _ = self.group.truncate(self.next, &self.state.snapshot());
             self.behind = 0;
         }
     }

@@ -39,6 +39,8 @@ pub struct View {
     pub acceptor: Member,
     /// The first entry that this acceptor may decide. Those before it are decided.
     pub start: u64,
+    /// Everything that this acceptor publishes comes at this position of the channel or behind it.
+    pub since: u64,
 }
 
 impl View {
@@ -46,7 +48,8 @@ impl View {
     #[must_use]
     pub fn first(founder: Member) -> Self {
         let members = vec![founder];
-        Self { founder, number: 1, members, leader: founder, acceptor: founder, start: 0 }
+        let (leader, acceptor) = (founder, founder);
+        Self { founder, number: 1, members, leader, acceptor, start: 0, since: 0 }
     }
 
     /// Whether somebody is a member.

@@ -80,14 +80,14 @@ pub enum Input<C> {
     Propose(C),
     /// Another member, or one that will be, has said this.
     Message(Member, Message<C>),
-    /// An acceptor has published this; the own publications come, too.
-    Publication(Publication<C>),
+    /// An acceptor has published this, at this position of the channel; the own publications come, too. Positions grow.
+    Publication(u64, Publication<C>),
     /// A process has ended, as the kernel says; everything that it had said before has come.
     Gone(Member),
     /// A process that would be a member has met this member.
     Met(Member),
-    /// It was stopped for too long, and some publications are lost for it. What is published from now on comes.
-    Missed,
+    /// It was stopped for too long, and some publications are lost for it. What is published from this position on comes.
+    Missed(u64),
     /// Its program has made this of all entries before a place. They need not be kept.
     Truncate(u64, C),
     /// Its program leaves the group.
@@ -161,6 +161,12 @@ pub struct Replica<C> {
     /// Whether it has everything that any acceptor has published and it has not heard. Else it learns: it neither would
     /// be a member nor says who is the next acceptor.
     is_complete: bool,
+    /// Before which position of the channel it has read everything that comes.
+    position: u64,
+    /// From which position on everything comes.
+    hears_from: u64,
+    /// The acceptor that has sent what it had published before that.
+    covered_by: Option<Member>,
     /// How often it has asked for entries.
     questions: u32,
     /// Who misses entries.
@@ -191,13 +197,14 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         replica
     }
 
-    /// One that would be a member of a group whose living members it [meets](Input::Met). What acceptors publish from now
-    /// on comes. It learns first, so that every member has the whole log.
+    /// One that would be a member of a group whose living members it [meets](Input::Met). What acceptors publish from this
+    /// position of the channel on comes. It learns first, so that every member has the whole log.
     #[must_use]
-    pub fn join(me: Member, rules: Rules) -> Self {
+    pub fn join(me: Member, position: u64, rules: Rules) -> Self {
         let mut outside = View::first(me);
         (outside.number, outside.members) = (0, Vec::new());
-        Self { is_complete: false, ..Self::new(me, outside, rules) }
+        let replica = Self::new(me, outside, rules);
+        Self { is_complete: false, position, hears_from: position, ..replica }
     }
 
     fn new(me: Member, view: View, rules: Rules) -> Self {
@@ -219,6 +226,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             ahead: BTreeMap::new(),
             spoken: 0,
             is_complete: true,
+            position: 0,
+            hears_from: 0,
+            covered_by: None,
             questions: 0,
             learners: BTreeMap::new(),
             incomplete: BTreeSet::new(),
@@ -300,7 +310,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
             }
             Input::Message(from, message) => self.hear(from, message, out),
-            Input::Publication(publication) => self.learn(publication, out),
+            Input::Publication(position, publication) => {
+                self.has_read(position + 1);
+                self.learn(publication, out);
+            }
             Input::Gone(member) => {
                 self.gone.insert(member);
                 self.joining.remove(&member);
@@ -329,7 +342,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
             }
             // An acceptor that has begun has everything, or has published it itself.
-            Input::Missed if self.accepting.is_some() => {
+            Input::Missed(position) if self.accepting.is_some() => {
+                self.has_read(position);
                 let Some(accepting) = &mut self.accepting else { return };
                 let view = accepting.view;
                 let unread = std::mem::take(&mut accepting.unread);
@@ -338,7 +352,13 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
                 self.learn(Publication::Begin(view, self.next()), out);
             }
-            Input::Missed => {
+            Input::Missed(position) => {
+                self.has_read(position);
+                (self.hears_from, self.covered_by) = (position, None);
+                if self.has_been_member && !self.view.has(self.me) {
+                    // It may have missed that another acceptor has begun.
+                    self.begun = Some((self.view.number, self.next()));
+                }
                 self.is_complete = false;
                 self.incomplete.insert(self.me);
                 self.ask_for_entries(out);
@@ -399,7 +419,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             }
             Message::Complete(number, view, until) => {
                 self.learn(Publication::Begin(view, until), out);
-                self.complete(number, out);
+                self.complete(from, number, view, out);
             }
             Message::HasAll => {
                 self.incomplete.remove(&from);
@@ -581,10 +601,27 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     }
 
     /// Has everything, unless it has missed something again.
-    fn complete(&mut self, number: u32, out: &mut impl FnMut(Output<C>)) {
-        if number == self.questions {
+    fn complete(&mut self, from: Member, number: u32, view: u64, out: &mut impl FnMut(Output<C>)) {
+        // An acceptor of the past does not know what its successor has published.
+        let is_acceptor = !self.view.has(self.me) || from == self.view.acceptor;
+        let is_asked = view == 0 && self.view.acceptor == self.me;
+        if number == self.questions && (is_acceptor || is_asked || self.rules.believes_all()) {
+            self.covered_by = Some(from);
             self.has_all(out);
         }
+    }
+
+    /// It has read everything that comes before this position.
+    pub fn has_read(&mut self, position: u64) {
+        self.position = self.position.max(position);
+    }
+
+    /// Whether nobody can take the acceptor's part: it has ended, and all others have missed something.
+    #[must_use]
+    pub fn nobody_knows(&self) -> bool {
+        let mut living = self.view.members.iter().filter(|member| !self.gone.contains(member));
+        self.gone.contains(&self.view.acceptor)
+            && living.all(|member| self.incomplete.contains(member))
     }
 
     fn has_all(&mut self, out: &mut impl FnMut(Output<C>)) {
@@ -617,6 +654,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return;
         }
         self.ahead = self.ahead.split_off(&snapshot.next);
+        if let Some(accepting) = &mut self.accepting {
+            let known = snapshot.next - self.kept.next();
+            let count = usize::try_from(known).unwrap_or(usize::MAX).min(accepting.unread.len());
+            accepting.unread.drain(..count);
+        }
         self.kept.replace(snapshot.clone());
         let last = self.kept.last().get(&self.me).copied().unwrap_or(0);
         self.own.retain(|own| own.number > last);
@@ -650,16 +692,32 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if view.number < self.view.number {
             return;
         }
-        self.before = std::mem::replace(&mut self.view, view).members;
+        let View { members, acceptor, .. } = std::mem::replace(&mut self.view, view);
+        self.before = members;
+        // What this acceptor has published before this member heard anything is not covered yet.
+        let is_new = self.view.acceptor != acceptor && self.covered_by != Some(self.view.acceptor);
+        if is_new && self.hears_from > self.view.since && !self.rules.believes_all() {
+            self.is_complete = false;
+            if self.view.has(self.me) {
+                self.incomplete.insert(self.me);
+            }
+        }
         self.has_been_member |= self.view.has(self.me);
         (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
         self.joining.retain(|member| !self.view.has(*member));
         self.incomplete.retain(|member| self.view.has(*member));
+        // Who has become a member has everything.
+        let Self { learners, incomplete, view, .. } = self;
+        learners.retain(|member, _| !view.has(*member) || incomplete.contains(member));
         self.leaving.retain(|member| self.view.has(*member));
         self.wants_to_lead &= self.view.leader != self.me;
         self.spoken = self.spoken.max(self.view.start);
         out(Output::View(self.view.clone()));
         self.take_roles(out);
+        if self.leaving.contains(&self.me) {
+            // Those that have come do not know yet.
+            self.tell_all(&Message::Leave, out);
+        }
         if !self.is_complete {
             // Another acceptor has to answer, or this one knows where its entries end.
             self.ask_for_entries(out);
@@ -709,7 +767,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// The view that is needed now, if it is not the present one.
     fn wanted(&self) -> Option<View> {
-        let View { founder, number, members, leader, acceptor, start } = &self.view;
+        let View { founder, number, members, leader, acceptor, start, since } = &self.view;
         let lives = |member: &Member| !self.gone.contains(member);
         let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
         let leads = self.leading.as_ref().is_some_and(|leading| leading.next.is_some());
@@ -739,7 +797,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let keeps = |member: &&Member| stays(member) || has_role(member);
         let next: Vec<Member> = pool.iter().filter(keeps).copied().collect();
         let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
-        let start = if next_acceptor == *acceptor { *start } else { self.first_of_next_acceptor() };
+        let (start, since) = match next_acceptor == *acceptor {
+            true => (*start, *since),
+            false => (self.first_of_next_acceptor(), self.position),
+        };
         is_new.then_some(View {
             founder: *founder,
             number: number + 1,
@@ -747,6 +808,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             leader: next_leader,
             acceptor: next_acceptor,
             start,
+            since,
         })
     }
 

@@ -71,6 +71,22 @@ fn every_call_among_one_to_nine() {
 }
 
 #[test]
+fn long_values_need_no_room_for_all_of_them() {
+    for count in [2, 3] {
+        with_members("long", count, Tiers::One, |all| {
+            let mut values = vec![all.rank() as u64 + 1; 3 << 20];
+            all.allreduce(&mut values, |one, other| one + other).unwrap();
+            let sum: u64 = (1..=all.size() as u64).sum();
+            assert!(values.iter().all(|value| *value == sum));
+            let part = values.len() / all.size();
+            let mut received = vec![0u64; part * all.size()];
+            all.all_to_all(&values[..part * all.size()], &mut received).unwrap();
+            assert!(received.iter().all(|value| *value == sum));
+        });
+    }
+}
+
+#[test]
 fn two_levels_give_the_same() {
     // The threads run where they run: some have caches of their own, or all are at one.
     for count in [2, 5, 6] {
@@ -103,6 +119,37 @@ fn rounded_sums_have_the_same_bits_everywhere() {
             assert!(bits.windows(2).all(|pair| pair[0] == pair[1]), "{bits:?}");
         });
     }
+}
+
+#[test]
+fn nobody_waits_for_those_that_have_given_up() {
+    with_members("given-up", 4, Tiers::One, |all| {
+        all.barrier().unwrap();
+    });
+    let path = std::env::temp_dir().join(format!("corewire-left-{}", std::process::id()));
+    let domain = Domain::open_at(&path).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let group = Group::builder(&domain, "all").join_timeout(PATIENCE).unwrap();
+                let view = group.wait_for_members(4, PATIENCE).unwrap();
+                let mut all = Communicator::builder(&domain, &group, &view).connect().unwrap();
+                all.barrier().unwrap();
+                if all.rank() == 3 {
+                    return;
+                }
+                // The last one does not come. The others keep theirs, and wait for each other.
+                let mut calls = 0;
+                while all.barrier().is_ok() {
+                    calls += 1;
+                }
+                assert!(calls < 2);
+                assert!(matches!(all.barrier(), Err(CollectiveError::Ended { .. })));
+                group.wait_for_members(5, Duration::from_millis(200)).unwrap_err();
+            });
+        }
+    });
+    let _ = std::fs::remove_dir_all(&path);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn be_member(directory: &Path, label: &str) -> ! {
     let group = Group::builder(&domain, "log").join_timeout(LIMIT).unwrap();
     println!("J {}", group.member());
     // The whole log each time would take all the time.
-    let mut decided = group.decided(group.seen().decided.saturating_sub(200));
+    let mut decided = group.decided(group.seen().unwrap().decided.saturating_sub(200));
     std::thread::spawn(move || {
         while let Ok(Some(Decision::Entry(entry))) = decided.next_timeout(LIMIT) {
             let command = str::from_utf8(&entry.command).unwrap();
@@ -110,13 +110,16 @@ impl Line {
     }
 }
 
+/// Which member, in which of its lives, has written what.
+type Said = (usize, usize, Line);
+
 struct Scene {
     directory: PathBuf,
     children: Vec<Child>,
     /// How often each was started.
     starts: Vec<usize>,
     has_joined: Vec<bool>,
-    lines: (Sender<(usize, usize, Line)>, Receiver<(usize, usize, Line)>),
+    lines: (Sender<Said>, Receiver<Said>),
     /// What is decided, as far as anybody has said.
     log: Vec<Option<String>>,
     places: HashMap<String, usize>,
@@ -168,7 +171,7 @@ impl Scene {
         child
     }
 
-    fn take(&mut self, (index, start, line): (usize, usize, Line)) {
+    fn take(&mut self, (index, start, line): Said) {
         match line {
             Line::Joined => {
                 if start == self.starts[index] {

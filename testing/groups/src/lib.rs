@@ -40,9 +40,9 @@ pub struct World {
     /// Those that have died are in it, too.
     dead: BTreeSet<Member>,
     queues: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
-    /// What each acceptor has published, and how much of it each member has read.
-    streams: BTreeMap<Member, Vec<Publication<Command>>>,
-    read: BTreeMap<(Member, Member), usize>,
+    /// What was published, and by whom, and how much of it each has read.
+    channel: Vec<(Member, Publication<Command>)>,
+    read: BTreeMap<Member, usize>,
     /// Who has ever missed something.
     missed: BTreeSet<Member>,
     /// Who knows of whose death.
@@ -66,8 +66,8 @@ pub struct World {
 pub enum Action {
     /// The next message between two members comes.
     Deliver(Member, Member),
-    /// A member reads what another one has published.
-    Read(Member, Member),
+    /// A member reads what was published next.
+    Read(Member),
     /// A member learns that another one has died.
     Notice(Member, Member),
     /// A process starts that would be a member, at this place.
@@ -105,7 +105,7 @@ impl World {
             replicas: BTreeMap::new(),
             dead: BTreeSet::new(),
             queues: BTreeMap::new(),
-            streams: BTreeMap::new(),
+            channel: Vec::new(),
             read: BTreeMap::new(),
             missed: BTreeSet::new(),
             noticed: BTreeSet::new(),
@@ -133,15 +133,13 @@ impl World {
     /// A process starts that would be a member. It reads what is published from now on.
     fn start(&mut self, place: u8, rules: Rules) {
         let me = Member { place, life: 0 };
-        for (publisher, stream) in &self.streams {
-            self.read.insert((me, *publisher), stream.len());
-        }
+        self.read.insert(me, self.channel.len());
         // Of those that would be members only one at a time does this: all others are members.
         let members: Vec<Member> = self.replicas.keys().copied().collect();
         let mut outputs = Vec::new();
         let replica = match members.is_empty() {
             true => Replica::found(me, rules, &mut |output| outputs.push(output)),
-            false => Replica::join(me, rules),
+            false => Replica::join(me, self.channel.len() as u64, rules),
         };
         self.replicas.insert(me, replica);
         self.apply(me, outputs);
@@ -176,7 +174,7 @@ impl World {
                     }
                 }
                 Output::Publish(publication) => {
-                    self.streams.entry(me).or_default().push(publication);
+                    self.channel.push((me, publication));
                 }
                 Output::Decided(..) if !is_member => {}
                 Output::Snapshot(_) => {}
@@ -214,9 +212,16 @@ impl World {
         self.apply(me, outputs);
     }
 
-    fn unread(&self, reader: Member, publisher: Member) -> Option<&Publication<Command>> {
-        let at = self.read.get(&(reader, publisher)).copied().unwrap_or(0);
-        self.streams.get(&publisher)?.get(at)
+    /// What somebody reads next, and where it is.
+    fn unread(&self, reader: Member) -> Option<(usize, &Publication<Command>)> {
+        let at = self.read.get(&reader).copied().unwrap_or(0);
+        self.channel.get(at).map(|(_, publication)| (at, publication))
+    }
+
+    /// Whether somebody has read all that another one has published.
+    fn has_read_all(&self, reader: Member, publisher: Member) -> bool {
+        let at = self.read.get(&reader).copied().unwrap_or(0);
+        self.channel.iter().skip(at).all(|(by, _)| *by != publisher)
     }
 
     fn take_message(&mut self, from: Member, to: Member) -> Option<Message<Command>> {
@@ -232,7 +237,7 @@ impl World {
         self.dead.insert(member);
         self.replicas.remove(&member);
         self.queues.retain(|(_, to), _| *to != member);
-        self.read.retain(|(reader, _), _| *reader != member);
+        self.read.remove(&member);
         self.noticed.retain(|(reader, _)| *reader != member);
     }
 
@@ -242,7 +247,7 @@ impl World {
         self.queues.is_empty()
             && !readers().any(|reader| self.has_left(*reader))
             && readers().all(|reader| {
-                self.streams.keys().all(|publisher| self.unread(*reader, *publisher).is_none())
+                self.unread(*reader).is_none()
                     && self.dead.iter().all(|dead| self.noticed.contains(&(*reader, *dead)))
             })
     }
@@ -304,14 +309,12 @@ impl Model for Limits {
             }
         }
         for &reader in world.replicas.keys() {
-            for &publisher in world.streams.keys() {
-                if world.unread(reader, publisher).is_some() {
-                    actions.push(Action::Read(reader, publisher));
-                }
+            if world.unread(reader).is_some() {
+                actions.push(Action::Read(reader));
             }
             for &dead in &world.dead {
-                let has_all = !world.queues.contains_key(&(dead, reader))
-                    && world.unread(reader, dead).is_none();
+                let has_all =
+                    !world.queues.contains_key(&(dead, reader)) && world.has_read_all(reader, dead);
                 if has_all && !world.noticed.contains(&(reader, dead)) {
                     actions.push(Action::Notice(reader, dead));
                 }
@@ -326,9 +329,7 @@ impl Model for Limits {
             if world.takes > 0 && is_member {
                 actions.push(Action::Lead(reader));
             }
-            let streams = world.streams.keys();
-            let mut unread = streams.filter(|one| world.unread(reader, **one).is_some());
-            if world.misses > 0 && unread.next().is_some() {
+            if world.misses > 0 && world.unread(reader).is_some() {
                 actions.push(Action::Miss(reader));
             }
             let decided = world.replicas.get(&reader).map_or(0, Replica::decided_count);
@@ -351,10 +352,11 @@ impl Model for Limits {
                 let message = world.take_message(from, to)?;
                 world.step(to, Input::Message(from, message));
             }
-            Action::Read(reader, publisher) => {
-                let publication = world.unread(reader, publisher)?.clone();
-                *world.read.entry((reader, publisher)).or_default() += 1;
-                world.step(reader, Input::Publication(publication));
+            Action::Read(reader) => {
+                let (at, publication) = world.unread(reader)?;
+                let publication = publication.clone();
+                world.read.insert(reader, at + 1);
+                world.step(reader, Input::Publication(at as u64, publication));
             }
             Action::Notice(reader, dead) => {
                 world.noticed.insert((reader, dead));
@@ -387,10 +389,9 @@ impl Model for Limits {
             Action::Miss(member) => {
                 world.misses -= 1;
                 world.missed.insert(member);
-                for (publisher, stream) in &world.streams {
-                    world.read.insert((member, *publisher), stream.len());
-                }
-                world.step(member, Input::Missed);
+                let at = world.channel.len();
+                world.read.insert(member, at);
+                world.step(member, Input::Missed(at as u64));
             }
             Action::Truncate(member) => {
                 world.snapshots -= 1;

@@ -82,6 +82,7 @@ fn large_worlds_at_random() {
     for limits in [
         all.clone(),
         Limits { members: 5, deaths: 2, ..all.clone() },
+        Limits { members: 4, late: 0, misses: 2, ..all.clone() },
         Limits { members: 1, late: 3, deaths: 2, misses: 0, ..all },
     ] {
         let checker = limits.checker().threads(2).target_state_count(5 * states_max());
@@ -111,6 +112,10 @@ fn rules_that_are_broken_are_found() {
         (Broken::LeaderLearnsFirst, two.clone()),
         (Broken::LearnsBeforeItJoins, Limits { members: 1, late: 2, ..three() }),
         (Broken::KnowsTheEndOfTheAcceptor, Limits { misses: 1, ..two.clone() }),
+        (
+            Broken::AsksThePresentAcceptor,
+            Limits { members: 4, commands: 3, misses: 2, leaves: 1, ..three() },
+        ),
         (Broken::RestsBeforeItLeaves, Limits { members: 2, deaths: 0, leaves: 1, ..two }),
         (Broken::NeedsMajority, takes.clone()),
         (Broken::AdoptsWhatWasAccepted, takes),

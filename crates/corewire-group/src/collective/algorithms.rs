@@ -38,8 +38,8 @@ impl Communicator {
         root: usize,
         values: &mut [T],
     ) -> Result<(), CollectiveError> {
-        self.check_rank(root)?;
         let tag = self.begin()?;
+        self.check_rank(root)?;
         let sets = self.sets.clone();
         let own = self.own_set(&sets);
         let at = |set: &[usize], rank| set.iter().position(|one| *one == rank);
@@ -67,8 +67,8 @@ impl Communicator {
         values: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<(), CollectiveError> {
-        self.check_rank(root)?;
         let tag = self.begin()?;
+        self.check_rank(root)?;
         let sets = self.sets.clone();
         let at = |set: &[usize], rank| set.iter().position(|one| *one == rank).unwrap_or(0);
         if let [set] = &sets[..] {
@@ -114,6 +114,7 @@ impl Communicator {
         part: &[T],
         all: &mut [T],
     ) -> Result<(), CollectiveError> {
+        let tag = self.begin()?;
         self.check_rank(root)?;
         if self.rank == root && all.len() != part.len() * self.size() {
             return Err(CollectiveError::Buffer {
@@ -121,7 +122,6 @@ impl Communicator {
                 needed: part.len() * self.size(),
             });
         }
-        let tag = self.begin()?;
         if self.rank != root {
             return self.send(root, tag, part.as_bytes());
         }
@@ -143,6 +143,7 @@ impl Communicator {
         parts: &[T],
         received: &mut [T],
     ) -> Result<(), CollectiveError> {
+        let tag = self.begin()?;
         let (size, rank) = (self.size(), self.rank);
         let each = parts.len() / size;
         for given in [parts.len(), received.len()] {
@@ -150,13 +151,13 @@ impl Communicator {
                 return Err(CollectiveError::Buffer { given, needed: each * size });
             }
         }
-        let tag = self.begin()?;
         received[rank * each..][..each].copy_from_slice(&parts[rank * each..][..each]);
         // Piece by piece with each other one in turn: nobody is asked by all at once.
         for step in 1..size {
             let (to, from) = ((rank + step) % size, (rank + size - step) % size);
-            self.send(to, tag, parts[to * each..][..each].as_bytes())?;
-            receive_values(self, from, tag, &mut received[from * each..][..each])?;
+            let part = parts[to * each..][..each].as_bytes();
+            let place = received[from * each..][..each].as_mut_bytes();
+            self.send_receive((to, part), (from, place), tag)?;
         }
         Ok(())
     }
@@ -293,8 +294,13 @@ impl Communicator {
         // Recursive doubling.
         let mut step = 1;
         while step < most {
-            self.send(set[at ^ step], tag, values.as_bytes())?;
-            self.receive_and_combine(set[at ^ step], tag, values, &combine)?;
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.resize(size_of_val(values), 0);
+            let other = set[at ^ step];
+            let done = self.send_receive((other, values.as_bytes()), (other, &mut buffer), tag);
+            combine_bytes(values, &buffer, &combine);
+            self.buffer = buffer;
+            done?;
             step *= 2;
         }
         match at + most < size {
@@ -319,13 +325,24 @@ impl Communicator {
             index * length / size..(index + 1) * length / size
         };
         for step in 0..size - 1 {
-            self.send(next, tag, values[part(at + size - step)].as_bytes())?;
             let due = part(at + 2 * size - step - 1);
-            self.receive_and_combine(before, tag, &mut values[due], &combine)?;
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.resize(size_of_val(&values[due.clone()]), 0);
+            let own = values[part(at + size - step)].as_bytes();
+            let done = self.send_receive((next, own), (before, &mut buffer), tag);
+            combine_bytes(&mut values[due], &buffer, &combine);
+            self.buffer = buffer;
+            done?;
         }
         for step in 0..size - 1 {
-            self.send(next, tag, values[part(at + 1 + size - step)].as_bytes())?;
-            receive_values(self, before, tag, &mut values[part(at + size - step)])?;
+            let due = part(at + size - step);
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.resize(size_of_val(&values[due.clone()]), 0);
+            let own = values[part(at + 1 + size - step)].as_bytes();
+            let done = self.send_receive((next, own), (before, &mut buffer), tag);
+            values[due].as_mut_bytes().copy_from_slice(&buffer);
+            self.buffer = buffer;
+            done?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
 use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers};
+use crate::engine::name_of;
 use crate::frame::{decode, encode};
 use crate::group::Group;
 use crate::member::View;
@@ -58,7 +59,7 @@ impl CommunicatorBuilder<'_> {
         self
     }
 
-    /// How long the others may take to make theirs. Default: 60 s.
+    /// How long the others may take to create their endpoints. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -73,11 +74,17 @@ impl CommunicatorBuilder<'_> {
         let members = view.members.clone();
         let rank = members.iter().position(|member| *member == group.member());
         let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
-        let name = |place: u8| format!("{}.{place}.{}", group.name(), view.number);
-        let endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
+        let name = |place: u8| format!("{}.view.{}", name_of(group.name(), place), view.number);
+        let mut endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
+        let deadline = Instant::now().checked_add(self.timeout);
+        let mut peers = vec![None; members.len()];
+        for other in (0..members.len()).filter(|other| *other != rank) {
+            peers[other] = Some(self.link(&mut endpoint, other, &name, deadline)?);
+        }
         let mut all = Communicator {
-            endpoint,
-            peers: vec![None; members.len()],
+            group: group.name().to_owned(),
+            endpoint: Some(endpoint),
+            peers,
             sets: vec![(0..members.len()).collect()],
             members,
             rank,
@@ -86,12 +93,6 @@ impl CommunicatorBuilder<'_> {
             ended: None,
             buffer: Vec::new(),
         };
-        let deadline = Instant::now().checked_add(self.timeout);
-        for other in 0..all.size() {
-            if other != rank {
-                all.peers[other] = Some(self.link(&mut all.endpoint, other, &name, deadline)?);
-            }
-        }
         let seats = all.exchange_seats()?;
         all.sets = sets_of(&seats, self.tiers);
         let cpus: BTreeSet<usize> = seats.iter().flat_map(|seat| &seat.cpus).copied().collect();
@@ -115,7 +116,7 @@ impl CommunicatorBuilder<'_> {
                 Err(ConnectError::NotCreated { .. }) => {}
                 other => return Ok(other?),
             }
-            if !self.group.lives(member) {
+            if !self.group.lives(member).unwrap_or(false) {
                 return Err(CollectiveError::Ended { name: self.group.name().to_owned(), member });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -199,7 +200,11 @@ impl Communicator {
         let Some(peer) = self.peers[to] else { return Ok(()) };
         loop {
             let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES));
-            if self.endpoint.try_send(peer, tag, piece).is_err() {
+            let sent = match &mut self.endpoint {
+                Some(endpoint) => endpoint.try_send(peer, tag, piece).is_ok(),
+                None => return self.begin().map(drop),
+            };
+            if !sent {
                 self.send_slowly(to, peer, tag, piece)?;
             }
             bytes = rest;
@@ -219,7 +224,8 @@ impl Communicator {
     ) -> Result<(), CollectiveError> {
         let mut looks = 0;
         loop {
-            match self.endpoint.try_send(peer, tag, piece) {
+            let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
+            match endpoint.try_send(peer, tag, piece) {
                 Ok(()) => return Ok(()),
                 Err(MessageError::Full { .. }) => {}
                 Err(error) => return Err(self.failed(to, error)),
@@ -227,7 +233,8 @@ impl Communicator {
             looks += 1;
             let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
             let nothing = Selector::tag(NO_TAG);
-            let event = self.endpoint.receive_event_into_timeout(nothing, &mut [], pause);
+            let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
+            let event = endpoint.receive_event_into_timeout(nothing, &mut [], pause);
             match event {
                 Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
                 Ok(_) => {}
@@ -270,13 +277,14 @@ impl Communicator {
         let selector = Selector::tag(tag).from(peer);
         let mut yields = if self.is_crowded { YIELDS } else { 0 };
         loop {
+            let Some(endpoint) = &mut self.endpoint else { return self.begin().map(|_| 0) };
             let event = match yields {
-                0 => match self.endpoint.receive_short(selector, buffer) {
+                0 => match endpoint.receive_short(selector, buffer) {
                     Some(status) => Ok(Some(Event::Received(status))),
-                    None => self.endpoint.receive_event_into(selector, buffer).map(Some),
+                    None => endpoint.receive_event_into(selector, buffer).map(Some),
                 },
                 // Whoever sends it waits for this processor, probably.
-                _ => self.endpoint.try_receive_event_into(selector, buffer),
+                _ => endpoint.try_receive_event_into(selector, buffer),
             };
             match event {
                 Ok(Some(Event::Received(status))) => {
@@ -299,8 +307,44 @@ impl Communicator {
         }
     }
 
-    fn wrong_length(&self, from: usize, found: u64, expected: usize) -> CollectiveError {
-        CollectiveError::Length { member: self.members[from], found, expected }
+    /// Sends one message and receives another one, piece by piece in turn: two that do this with each other never both wait
+    /// for room.
+    #[inline]
+    pub(super) fn send_receive(
+        &mut self,
+        (to, bytes): (usize, &[u8]),
+        (from, buffer): (usize, &mut [u8]),
+        tag: u64,
+    ) -> Result<(), CollectiveError> {
+        if bytes.len() <= PIECE_BYTES && buffer.len() <= PIECE_BYTES {
+            self.send(to, tag, bytes)?;
+            return self.receive(from, tag, buffer);
+        }
+        let mut pieces = bytes.chunks(PIECE_BYTES);
+        let mut places = buffer.chunks_mut(PIECE_BYTES);
+        loop {
+            let (piece, place) = (pieces.next(), places.next());
+            if let Some(piece) = piece {
+                self.send(to, tag, piece)?;
+            }
+            match (piece, place) {
+                (_, Some(place)) => self.receive(from, tag, place)?,
+                (None, None) => return Ok(()),
+                (Some(_), None) => {}
+            }
+        }
+    }
+
+    /// Members that disagree on lengths understand nothing any more.
+    fn wrong_length(&mut self, from: usize, found: u64, expected: usize) -> CollectiveError {
+        let error = CollectiveError::Length { member: self.members[from], found, expected };
+        self.end(error)
+    }
+
+    /// Nothing follows. Others that need this member hear that it has left.
+    fn end(&mut self, error: CollectiveError) -> CollectiveError {
+        self.endpoint = None;
+        self.ended.get_or_insert(error).clone()
     }
 
     /// Another member than the one that a call waits for has gone. Who has left in order has done its part.
@@ -321,9 +365,8 @@ impl Communicator {
             | MessageError::PeerLeft { .. }
             | MessageError::PeerCutOff { .. }
             | MessageError::UnknownPeer => {
-                let name = self.endpoint.name().split('.').next().unwrap_or_default().to_owned();
-                let ended = CollectiveError::Ended { name, member: self.members[rank] };
-                self.ended.get_or_insert(ended).clone()
+                let (name, member) = (self.group.clone(), self.members[rank]);
+                self.end(CollectiveError::Ended { name, member })
             }
             other => other.into(),
         }

@@ -24,7 +24,8 @@
 //!
 //! If a process ends, the kernel reports that to every member, and every call that has not ended yet returns
 //! [`CollectiveError::Ended`] with the member's name, whether or not it would have needed that member; so do all later
-//! calls. A communicator that was dropped in order disturbs only those that still need a message from it.
+//! calls. A communicator that was dropped in order disturbs only those that still need a message from it. One whose call has
+//! failed does nothing any more, as if it had been dropped.
 
 mod algorithms;
 mod link;
@@ -76,7 +77,10 @@ use crate::member::Member;
 /// # }
 /// ```
 pub struct Communicator {
-    endpoint: Endpoint,
+    /// The group's name.
+    group: String,
+    /// None once the communicator has ended: so others that still need this member hear of it.
+    endpoint: Option<Endpoint>,
     members: Vec<Member>,
     rank: usize,
     /// The peer of each rank, except the own one.
@@ -137,7 +141,8 @@ pub enum CollectiveError {
         /// How many members there are.
         size: usize,
     },
-    /// A member has given values of another length.
+    /// A member has given values of another length. The communicator cannot be used any more; drop it, so that the others
+    /// do not wait. Not noticed if a length is longer than 32 KiB and the other one is longer by whole pieces of 32 KiB.
     #[error("member {member} sent {found} bytes where {expected} are due: all must give the same")]
     Length {
         /// The member.
