@@ -67,7 +67,7 @@ enum Answer {
     /// There is no link with the process at this place.
     NotLinked(u8, ConnectError),
     /// The channel has taken this member in again, or not.
-    Rejoined(Result<SnapshotReceiver, JoinError>),
+    Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
 }
 
 /// Whether this member gets what is published.
@@ -351,7 +351,7 @@ impl Engine {
             match answer {
                 Answer::NotLinked(place, error) => self.not_linked(place, &error),
                 Answer::Rejoined(Ok(receiver)) => {
-                    self.receiver = receiver;
+                    self.receiver = *receiver;
                     self.reading = Reading::Rejoined;
                 }
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
@@ -378,7 +378,8 @@ impl Engine {
             std::thread::park_timeout(pause);
             let joined = builder.join();
             // The call that asks for the descriptor waits for that process, too.
-            let ready = joined.and_then(|receiver| receiver.readiness().map(|_| receiver));
+            let ready =
+                joined.and_then(|receiver| receiver.readiness().map(|_| Box::new(receiver)));
             let _ = answers.send(Answer::Rejoined(ready));
             bell.ring();
         })
