@@ -224,6 +224,12 @@ impl World {
         self.channel.iter().skip(at).all(|(by, _)| *by != publisher)
     }
 
+    /// The next message between two members.
+    #[must_use]
+    pub fn front(&self, from: Member, to: Member) -> Option<&Message<Command>> {
+        self.queues.get(&(from, to))?.front()
+    }
+
     fn take_message(&mut self, from: Member, to: Member) -> Option<Message<Command>> {
         let queue = self.queues.get_mut(&(from, to))?;
         let message = queue.pop_front();
