@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
-use crate::{active, collect, interfaces, journal, nemesis, output, report, routing};
+use crate::{active, collect, interfaces, journal, nemesis, output, protocols, report, routing};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -62,10 +62,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
         || active::redraw(directory, plots)?
         || interfaces::redraw(directory, plots)?
         || routing::redraw(directory, plots)?
+        || protocols::redraw(directory, plots)?
     {
         return Ok(());
     }
-    let results = match journal::Journal::look(&args.directory)? {
+    let results = match <journal::Journal>::look(&args.directory)? {
         Some((header, entries)) => collect::results(&header, &entries)?,
         None => output::read(&args.directory.join("results.json"))?,
     };

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Doing, Failure};
@@ -17,10 +18,10 @@ const FILE: &str = "progress.jsonl";
 
 /// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct Header<P = Plan> {
     pub(crate) version: String,
     pub(crate) began: String,
-    pub(crate) plan: Plan,
+    pub(crate) plan: P,
     pub(crate) machine: Machine,
 }
 
@@ -51,21 +52,28 @@ pub(crate) enum Entry {
     SystemCall(SystemCall),
 }
 
+/// What an unfinished run has measured.
+pub(crate) type Unfinished<P, E> = (Header<P>, Vec<E>);
+
 /// The journal of a directory.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct Journal<P = Plan, E = Entry> {
     path: PathBuf,
     file: File,
-    pub(crate) header: Header,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) header: Header<P>,
+    pub(crate) entries: Vec<E>,
 }
 
-impl Journal {
+impl<P, E> Journal<P, E>
+where
+    P: PartialEq + Serialize + DeserializeOwned,
+    E: Serialize + DeserializeOwned,
+{
     /// Continues the unfinished run in `directory`, if it has the same plan and version, or begins a
     /// new one with `header`.
     ///
     /// An unfinished run of another plan is an error: it is not overwritten.
-    pub(crate) fn open(directory: &Path, header: Header) -> Result<Self, Failure> {
+    pub(crate) fn open(directory: &Path, header: Header<P>) -> Result<Self, Failure> {
         let path = directory.join(FILE);
         if let Some(Found { header: found, entries, bytes }) = read(&path)? {
             if found.plan != header.plan || found.version != header.version {
@@ -89,12 +97,12 @@ impl Journal {
     }
 
     /// The unfinished run in `directory`; `None` if there is none.
-    pub(crate) fn look(directory: &Path) -> Result<Option<(Header, Vec<Entry>)>, Failure> {
+    pub(crate) fn look(directory: &Path) -> Result<Option<Unfinished<P, E>>, Failure> {
         Ok(read(&directory.join(FILE))?.map(|found| (found.header, found.entries)))
     }
 
     /// Appends an entry.
-    pub(crate) fn add(&mut self, entry: Entry) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, entry: E) -> Result<(), Failure> {
         let line = serde_json::to_string(&entry).doing("write a journal")?;
         self.write(&line)?;
         self.entries.push(entry);
@@ -114,15 +122,17 @@ impl Journal {
 }
 
 /// What a journal holds.
-struct Found {
-    header: Header,
-    entries: Vec<Entry>,
+struct Found<P, E> {
+    header: Header<P>,
+    entries: Vec<E>,
     /// Length up to the end of the last complete line.
     bytes: u64,
 }
 
 /// Reads a journal. Everything after the first incomplete or invalid line is ignored.
-fn read(path: &Path) -> Result<Option<Found>, Failure> {
+fn read<P: DeserializeOwned, E: DeserializeOwned>(
+    path: &Path,
+) -> Result<Option<Found<P, E>>, Failure> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.doing(format_args!("read {}", path.display()))?,
@@ -171,7 +181,7 @@ mod tests {
         let mut journal = Journal::open(&directory, header()).unwrap();
         assert_eq!(journal.entries, [entry(0)]);
         journal.add(entry(1)).unwrap();
-        let journal = Journal::open(&directory, header()).unwrap();
+        let journal: Journal = Journal::open(&directory, header()).unwrap();
         assert_eq!(journal.entries, [entry(0), entry(1)]);
         journal.finish().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();

@@ -18,6 +18,7 @@ mod nemesis;
 mod output;
 mod plan;
 mod program;
+mod protocols;
 mod report;
 mod results;
 mod routing;
@@ -45,6 +46,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &interfaces::CALLS_ROLE,
     &interfaces::TYPES_ROLE,
     &routing::ROLE,
+    &protocols::ROLE,
 ];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
@@ -62,6 +64,8 @@ enum Command {
     Active(active::Args),
     Interfaces(interfaces::Args),
     Routing(routing::Args),
+    Paxos(protocols::PaxosArgs),
+    Checkpoint(protocols::CheckpointArgs),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -88,6 +92,8 @@ fn main() -> ExitCode {
         Command::Active(args) => active::run(&args),
         Command::Interfaces(args) => interfaces::run(&args),
         Command::Routing(args) => routing::run(&args),
+        Command::Paxos(args) => protocols::run_paxos(args),
+        Command::Checkpoint(args) => protocols::run_checkpoint(args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),

@@ -105,6 +105,13 @@ struct Study {
 /// A directory for sockets and other temporary files, removed at the end.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
+impl Scratch {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let name = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
+        Ok(Self(std::env::temp_dir().join(name)))
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -114,8 +121,7 @@ impl Drop for Scratch {
 impl Study {
     fn begin(out: &Path, header: Header) -> Result<Self, Failure> {
         let journal = Journal::open(out, header)?;
-        let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
-        let scratch = Scratch(std::env::temp_dir().join(scratch));
+        let scratch = Scratch::new()?;
         let plan = &journal.header.plan;
         let (time, done) = (plan.time(), journal.entries.len());
         eprintln!("it will take about {} on {} cores", words(time), plan.cores);
@@ -232,12 +238,12 @@ pub(crate) fn summary(reports: &[Report], job: Job) -> Run {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A time for display.
-fn words(time: Duration) -> String {
+pub(crate) fn words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..120 => format!("{} seconds", seconds.max(1)),

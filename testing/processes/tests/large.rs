@@ -158,7 +158,9 @@ fn refuse(call: i64, errno: i32) -> String {
 fn they_arrive_where_one_side_may_not_read() {
     let readv = refuse(libc::SYS_process_vm_readv, libc::ENOSYS);
     let [there, refusals, here, _] = exchange("large-readv", &[&readv]);
-    assert_eq!((there, refusals), (0, 1), "it is refused once, and then not tried again");
+    assert_eq!(refusals, 1, "it is refused once, and then not tried again");
+    // Before that, the other side may have copied a message by itself: it may write here.
+    assert!(there <= 1, "{there} were pulled where reading is refused");
     assert!(here >= copied_min(), "{here} were pulled");
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 0            go, written by the controller
-//! 128 (w + 1)  written by worker w: its step, then words of its own
-//! 65536        raw lines
+//! 256 (w + 1)  written by worker w: its step, then words of its own
+//! 131072       raw lines
 //! then         memory for the program
 //! ```
 
@@ -18,10 +18,10 @@ use corewire_ring::sync::Ordering::{Acquire, Release};
 use super::line::{self, RawLine};
 use crate::failure::{Doing, Failure};
 
-const WORKER_BYTES: usize = 128;
+const WORKER_BYTES: usize = 256;
 /// Number of words of a worker besides its step.
 pub const OWN_WORDS: usize = WORKER_BYTES / 8 - 1;
-const LINES_AT: usize = 1 << 16;
+const LINES_AT: usize = 1 << 17;
 /// Offset of the program's memory, at the start of a page.
 const WORK_AT: usize = LINES_AT + line::BYTES.next_multiple_of(4096);
 /// Maximum number of workers.

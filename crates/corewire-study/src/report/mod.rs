@@ -23,6 +23,7 @@ mod model;
 pub(crate) mod nemesis;
 mod page;
 mod plot;
+pub(crate) mod protocols;
 pub(crate) mod routing;
 mod scale;
 mod senders;

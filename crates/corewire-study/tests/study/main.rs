@@ -5,6 +5,7 @@ mod commands;
 mod interfaces;
 mod mechanisms;
 mod nemesis;
+mod protocols;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
