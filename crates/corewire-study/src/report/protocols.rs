@@ -312,7 +312,7 @@ fn claims(results: &Results) -> String {
     };
     let rows = all.iter().map(|claim| {
         vec![
-            format!("{}, {} nodes", bytes(claim.bytes), claim.nodes),
+            format!("{}, {}", bytes(claim.bytes), many(results, claim.nodes)),
             format!("+{} %", claim.percent),
             here("zimp", "barrelfish_mp", claim),
             here("zimp", "barrelfish_ump", claim),
@@ -355,24 +355,25 @@ fn numbers(results: &Results) -> String {
             };
             std::iter::once(mechanism.name.clone()).chain(sizes.iter().map(cell)).collect()
         });
-        let caption = match results.study {
-            Protocol::Paxos => plural(nodes, "learner"),
-            Protocol::Checkpoint => plural(nodes, "node"),
-        };
+        let caption = many(results, nodes);
         Table { head: head.collect(), rows: rows.collect(), is_prose: false }.html(&caption)
     };
     results.nodes().into_iter().map(table).collect()
 }
 
+/// Learners, or all nodes.
+fn many(results: &Results, nodes: u32) -> String {
+    match results.study {
+        Protocol::Paxos => plural(nodes, "learner"),
+        Protocol::Checkpoint => plural(nodes, "node"),
+    }
+}
+
 fn absent(results: &Results) -> String {
     let why = |point: &PointOf| {
         let reason = point.impossible.iter().chain(&point.failures).next()?;
-        Some(format!(
-            "{}, {}, {} nodes: {reason}",
-            point.mechanism,
-            bytes(point.bytes),
-            point.nodes
-        ))
+        let many = many(results, point.nodes);
+        Some(format!("{}, {}, {many}: {reason}", point.mechanism, bytes(point.bytes)))
     };
     let all: Vec<String> = results.points.iter().filter_map(why).collect();
     if all.is_empty() { paragraph("Everything was measured.") } else { page::list(&all) }
