@@ -215,8 +215,8 @@ impl Engine {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Founds the group if this process would be a member and no member lives, once it has read what those have published
-    /// that have lived. Only a process that has the group's door does this.
+    /// Founds the group if this process would be a member and no member lives. Before that it reads everything that former
+    /// members have published. Only a process that has the group's door does this.
     pub(crate) fn found_if_alone(&mut self) {
         let is_alone = self.linking.is_empty() && self.replica.is_orphaned();
         if is_alone && matches!(self.founding, Founding::No) {
@@ -357,6 +357,9 @@ impl Engine {
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
                 Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
             }
+        }
+        if self.linking.is_empty() {
+            return Ok(has_any);
         }
         let now = Instant::now();
         let is_due = |linking: &Linking| matches!(linking, Linking::Again(at) if *at <= now);
@@ -501,7 +504,7 @@ impl Engine {
     }
 
     fn met(&mut self, peer: Peer, member: Member) {
-        // Its place is its own for as long as it lives: whoever had it before has ended.
+        // A place belongs to one process at a time. The process that had it before has ended.
         let before = self.known_at(member.place);
         before.into_iter().filter(|one| *one != member).for_each(|one| self.ended(one));
         self.linking.remove(&member.place);

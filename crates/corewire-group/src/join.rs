@@ -2,7 +2,7 @@
 //!
 //! | | what happens |
 //! |---|---|
-//! | 1 | Takes the group's *door*, a name that one process has at a time. So whoever else has an endpoint of the group is a member. |
+//! | 1 | Takes the group's *door*: a name that only one process can have. All other processes with an endpoint of the group are therefore members. |
 //! | 2 | Takes the first free place: its endpoint. |
 //! | 3 | Opens the channel, as a sender and a receiver: it gets what acceptors publish from now on. |
 //! | 4 | Links with all other endpoints of the group, each in a thread: one may be stopped. |
@@ -11,6 +11,7 @@
 //!
 //! If it dies, the kernel gives up the door. If all members die meanwhile, it founds the group.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,6 @@ use corewire::{
 };
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::random_u128;
-use std::os::fd::AsFd as _;
 
 use crate::engine::{Engine, channel_of, name_of, place_of};
 use crate::error::JoinGroupError;
@@ -30,6 +30,9 @@ use crate::member::{MEMBERS_MAX, Member};
 /// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the
 /// acceptor.
 const EVICT_AFTER: Duration = Duration::from_millis(100);
+
+/// What a frame has besides its command, at most.
+const FRAME_BYTES: usize = 64;
 
 /// Builder of a member, returned by [`Group::builder`].
 #[derive(Debug, Clone)]
@@ -181,6 +184,3 @@ impl GroupBuilder {
         }
     }
 }
-
-/// What a frame has besides its command, at most.
-const FRAME_BYTES: usize = 64;

@@ -640,8 +640,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if let Some(accepting) = &mut self.accepting {
             accepting.unread.pop_front();
         }
-        if entry.from == self.me {
-            self.own.retain(|own| own.number != entry.number);
+        // A member's commands are decided in their order.
+        if entry.from == self.me && self.own.front().is_some_and(|own| own.number <= entry.number) {
+            self.own.pop_front();
         }
         let place = self.next();
         self.kept.push(entry.clone());
@@ -740,6 +741,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Proposes another view if one is needed, and if it is for this member to do so.
     fn look_for_change(&mut self, out: &mut impl FnMut(Output<C>)) {
+        // Nearly always: nobody has come, gone or wants anything.
+        let is_calm = self.joining.is_empty() && self.leaving.is_empty() && !self.wants_to_lead;
+        if is_calm && !self.view.members.iter().any(|member| self.gone.contains(member)) {
+            return;
+        }
         let may = self.is_complete || self.rules.replaces_incomplete();
         if self.proposal.is_some() || !may || !self.view.has(self.me) {
             return;

@@ -10,16 +10,7 @@ use crate::results::{Count, FORMAT, Latency, Mechanism, Point, Results};
 /// Everything that a journal holds, and the figures of the model.
 pub(crate) fn results(header: &Header, entries: &[Entry]) -> Result<Results, Failure> {
     let plan = &header.plan;
-    let mechanisms = plan.mechanisms.iter().map(|&id| {
-        let about = id.about();
-        Mechanism {
-            id: id.text(),
-            name: about.name.to_owned(),
-            kind: about.kind,
-            has_many_senders: about.has_many_senders,
-            settings: about.settings,
-        }
-    });
+    let mechanisms = plan.mechanisms.iter().map(|&id| mechanism(id));
     let each = |&shape: &Shape| plan.mechanisms.iter().map(move |&id| (id, shape));
     let points = plan.shapes.iter().flat_map(each);
     let one = |&bytes: &usize| Shape { bytes, receivers: 1, senders: 1 };
@@ -59,6 +50,18 @@ pub(crate) fn results(header: &Header, entries: &[Entry]) -> Result<Results, Fai
         }),
         model: model::count()?,
     })
+}
+
+/// What is said of a mechanism in results.
+pub(crate) fn mechanism(id: Id) -> Mechanism {
+    let about = id.about();
+    Mechanism {
+        id: id.text(),
+        name: about.name.to_owned(),
+        kind: about.kind,
+        has_many_senders: about.has_many_senders,
+        settings: about.settings,
+    }
 }
 
 fn is_oversubscribed(shape: Shape, cores: usize) -> bool {

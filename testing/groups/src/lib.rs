@@ -40,7 +40,7 @@ pub struct World {
     /// Those that have died are in it, too.
     dead: BTreeSet<Member>,
     queues: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
-    /// What was published, and by whom, and how much of it each has read.
+    /// All publications in their order, each with its publisher; and how many of them each process has read.
     channel: Vec<(Member, Publication<Command>)>,
     read: BTreeMap<Member, usize>,
     /// Who has ever missed something.

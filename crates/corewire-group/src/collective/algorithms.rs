@@ -294,13 +294,10 @@ impl Communicator {
         // Recursive doubling.
         let mut step = 1;
         while step < most {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(size_of_val(values), 0);
-            let other = set[at ^ step];
-            let done = self.send_receive((other, values.as_bytes()), (other, &mut buffer), tag);
+            let (own, other) = (values.as_bytes(), set[at ^ step]);
+            let buffer = self.swap((other, own), (other, own.len()), tag)?;
             combine_bytes(values, &buffer, &combine);
             self.buffer = buffer;
-            done?;
             step *= 2;
         }
         match at + most < size {
@@ -326,23 +323,19 @@ impl Communicator {
         };
         for step in 0..size - 1 {
             let due = part(at + 2 * size - step - 1);
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(size_of_val(&values[due.clone()]), 0);
             let own = values[part(at + size - step)].as_bytes();
-            let done = self.send_receive((next, own), (before, &mut buffer), tag);
+            let bytes = size_of_val(&values[due.clone()]);
+            let buffer = self.swap((next, own), (before, bytes), tag)?;
             combine_bytes(&mut values[due], &buffer, &combine);
             self.buffer = buffer;
-            done?;
         }
         for step in 0..size - 1 {
             let due = part(at + size - step);
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(size_of_val(&values[due.clone()]), 0);
             let own = values[part(at + 1 + size - step)].as_bytes();
-            let done = self.send_receive((next, own), (before, &mut buffer), tag);
+            let bytes = size_of_val(&values[due.clone()]);
+            let buffer = self.swap((next, own), (before, bytes), tag)?;
             values[due].as_mut_bytes().copy_from_slice(&buffer);
             self.buffer = buffer;
-            done?;
         }
         Ok(())
     }
@@ -373,6 +366,19 @@ impl Communicator {
             self.send(*other, tag, values.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Sends bytes, and receives so many others in the member's buffer. The caller gives the buffer back.
+    fn swap(
+        &mut self,
+        to: (usize, &[u8]),
+        (from, bytes): (usize, usize),
+        tag: u64,
+    ) -> Result<Vec<u8>, CollectiveError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(bytes, 0);
+        self.send_receive(to, (from, &mut buffer), tag)?;
+        Ok(buffer)
     }
 
     fn receive_and_combine<T: Value>(

@@ -233,7 +233,6 @@ impl Communicator {
             looks += 1;
             let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
             let nothing = Selector::tag(NO_TAG);
-            let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
             let event = endpoint.receive_event_into_timeout(nothing, &mut [], pause);
             match event {
                 Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,

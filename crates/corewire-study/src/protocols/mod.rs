@@ -47,7 +47,7 @@ pub(crate) struct Point {
 
 /// What all processes of a run are told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Order {
+pub(crate) struct Order {
     point: Point,
     sites: Vec<Site>,
     warm_up: Duration,
@@ -67,11 +67,9 @@ pub(crate) struct Report {
 }
 
 /// The processes of a run.
-pub(crate) const ROLE: Role<serde_json::Value, Failure> = Role { name: "protocol", work: follow };
+pub(crate) const ROLE: Role<Order, Failure> = Role { name: "protocol", work: follow };
 
-fn follow(worker: &Worker, order: serde_json::Value) -> Result<(), Failure> {
-    let order: Order = serde_json::from_value(order)
-        .map_err(|error| Failure::usage(format!("cannot read an order: {error}")))?;
+fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
     worker.report(&with(order.point.mechanism, Follow { order: &order, worker })?)
 }
 

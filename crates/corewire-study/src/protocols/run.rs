@@ -8,7 +8,7 @@ use corewire_study::harness::setup::Setup;
 
 use super::checkpoint::REQUEST_BYTES;
 use super::{HEADER_BYTES, Order, Point, Protocol, ROLE, Report};
-use crate::failure::{Doing, Failure};
+use crate::failure::Failure;
 use crate::mechanisms::{Kept, Mechanism, Shape, Site, Visit, with};
 use crate::program::PROGRAM;
 
@@ -68,7 +68,6 @@ impl Point {
         }
         let Length { warm_up, measured, requests } = length;
         let order = Order { point: self, sites, warm_up, measured, requests };
-        let order = serde_json::to_value(order).doing("write an order")?;
         for _ in 0..self.processes() {
             crew.add_worker(&ROLE, &order)?;
         }

@@ -16,9 +16,8 @@ use crate::journal::{Header, Journal};
 use crate::mechanisms::Id;
 use crate::plan::Effort;
 use crate::report::protocols as page;
-use crate::results::Mechanism;
 use crate::zimp::{Scratch, millis, words};
-use crate::{interrupt, machine, output};
+use crate::{collect, interrupt, machine, output};
 
 const PAXOS_EXAMPLES: &str = "\
 Examples:
@@ -246,16 +245,7 @@ fn measure(mut journal: Journal<Plan, Entry>) -> Result<Journal<Plan, Entry>, Fa
 
 fn results(header: &Header<Plan>, entries: &[Entry]) -> Results {
     let plan = &header.plan;
-    let mechanisms = plan.mechanisms.iter().map(|&id| {
-        let about = id.about();
-        Mechanism {
-            id: id.text(),
-            name: about.name.to_owned(),
-            kind: about.kind,
-            has_many_senders: about.has_many_senders,
-            settings: about.settings,
-        }
-    });
+    let mechanisms = plan.mechanisms.iter().map(|&id| collect::mechanism(id));
     let points = plan.shapes.iter().flat_map(|&(bytes, nodes)| {
         plan.mechanisms.iter().map(move |&mechanism| Point {
             protocol: plan.protocol,
