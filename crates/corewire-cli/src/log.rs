@@ -32,7 +32,8 @@ const EXAMPLES: &str = "\
 Examples:
   corewire log orders --stay < /dev/null      (in three terminals: three members)
   echo 'one more' | corewire log orders
-  corewire log orders --stay --json | jq .index\n\
+  corewire log orders --stay --json | jq .index
+  echo 'one more' | corewire log orders --file orders.log\n\
 \n\
 Each process that runs this command is a member of the group NAME, which the first one \
 founds. Every line of the input becomes an entry of the log, at the same index for all \
@@ -43,8 +44,10 @@ At the end of the input the command waits until its lines are decided, leaves th
 and ends; with --stay it stays a member until a signal ends it.\n\
 \n\
 Members may be killed at any time. As long as fewer than half are killed at once, the \
-others go on, and no entry is lost: two of three go on, one of two does not. The log is in memory: it ends with \
-its last member.\n\
+others go on, and no entry is lost: two of three go on, one of two does not. The log is in \
+memory and ends with its last member, unless all members are given the same --file: then \
+each entry is on the disk before any member writes it, and those that come after the last \
+member has ended, or the machine has, begin with the log that was.\n\
 \n\
 --json writes an object on a line for each entry, with the keys index (from 0), member \
 (its place in the group), number (which of that member's lines it is, from 1) and bytes \
@@ -70,6 +73,9 @@ pub(crate) struct Args {
     /// Maximum bytes of a line; the member that founds the group decides
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = units::message_bytes)]
     largest: usize,
+    /// Keep the log in this file, too, the same one for all members, so that it outlives them
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
     /// Write each entry as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -90,7 +96,10 @@ struct Entry {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut input = Input::open(args.input.as_deref())?;
     let domain = access::open_domain_with(None)?;
-    let group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
+    let mut group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
+    if let Some(file) = &args.file {
+        group = group.file(file);
+    }
     let group = group.join_timeout(Duration::from_secs(args.timeout))?;
     let signals = Arc::new(Signals::catch()?);
     signals.begin();

@@ -3,6 +3,7 @@
 //! ```text
 //!  endpoint NAME.member.0 to 63  one of each member: messages to one other member
 //!  channel  NAME.log             all members send on it and receive from it: what an acceptor publishes
+//!  file     if asked for         what an acceptor publishes is in it before
 //! ```
 //!
 //! Nothing here waits. What cannot be sent now stays in a queue: a member that is stopped holds up nobody else.
@@ -22,9 +23,12 @@ use corewire_os::process;
 
 use crate::agreement::Rules;
 use crate::error::GroupError;
+use crate::file::{Contents, FileId, LogFile};
 use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
+use crate::kept::Kept;
 use crate::member::{MEMBERS_MAX, Member};
-use crate::replica::{Input, Output, Replica};
+use crate::replica::{Input, Output, Publication, Replica};
+use crate::writer::{Done, Writer};
 
 /// How long a view may be on its way from a living member to this one.
 const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
@@ -68,6 +72,15 @@ enum Answer {
     NotLinked(u8, ConnectError),
     /// The channel has taken this member in again, or not.
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
+    /// How far the file is written.
+    Written(Done),
+}
+
+/// What waits until it can be published.
+struct Unpublished {
+    /// How many of the writer's jobs must be done before.
+    after: u64,
+    frame: Vec<u8>,
 }
 
 /// Whether this member gets what is published.
@@ -83,7 +96,7 @@ enum Reading {
 enum Founding {
     No,
     /// It reads what the old group has published, up to a mark of its own.
-    Reads,
+    Reads(Option<(LogFile, Contents)>),
 }
 
 /// A member's engine.
@@ -93,6 +106,10 @@ pub(crate) struct Engine {
     me: Member,
     replica: Replica<Command>,
     founding: Founding,
+    /// Which file the group has, and who writes it, if this member is its acceptor. No process may found the group anew
+    /// while it is written: so it ends before the endpoint.
+    file: Option<FileId>,
+    writer: Option<Writer>,
     endpoint: Endpoint,
     sender: SharedSender,
     receiver: SnapshotReceiver,
@@ -107,7 +124,7 @@ pub(crate) struct Engine {
     gone: BTreeSet<Member>,
     /// Those of them whose marks have not been read.
     unmarked: BTreeSet<Member>,
-    unpublished: VecDeque<Vec<u8>>,
+    unpublished: VecDeque<Unpublished>,
     connector: Connector,
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
@@ -120,6 +137,8 @@ pub(crate) struct Engine {
     minority_since: Option<Instant>,
     /// Something has happened.
     has_news: bool,
+    /// What this member cannot go on after.
+    failed: Option<GroupError>,
 }
 
 /// What a member waits for.
@@ -162,6 +181,7 @@ impl Engine {
         me: Member,
         endpoint: Endpoint,
         channel: (SharedSender, SnapshotReceiver),
+        file: Option<FileId>,
         bell: Arc<Bell>,
     ) -> Self {
         let (sender, receiver) = channel;
@@ -172,6 +192,9 @@ impl Engine {
             me,
             replica: Replica::join(me, receiver.next_sequence(), Rules::default()),
             founding: Founding::No,
+            file,
+            writer: None,
+            failed: None,
             reading: Reading::Reads,
             greetings: VecDeque::new(),
             unmarked: BTreeSet::new(),
@@ -215,26 +238,54 @@ impl Engine {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Founds the group if this process would be a member and no member lives. Before that it reads everything that former
-    /// members have published. Only a process that has the group's door does this.
-    pub(crate) fn found_if_alone(&mut self) {
+    /// Founds the group if this process would be a member and no member lives. Before that it reads the group's file, and
+    /// everything that former members have published. Only a process that has the group's door does this.
+    pub(crate) fn found_if_alone(&mut self) -> Result<(), GroupError> {
         let is_alone = self.linking.is_empty() && self.replica.is_orphaned();
-        if is_alone && matches!(self.founding, Founding::No) {
-            self.founding = Founding::Reads;
-            self.mark(self.me);
+        if !is_alone || !matches!(self.founding, Founding::No) {
+            return Ok(());
         }
+        let loaded = match &self.file {
+            None => None,
+            Some(file) => match LogFile::load(&file.path)? {
+                // A process that was its acceptor is about to end.
+                None => return Ok(()),
+                loaded => loaded,
+            },
+        };
+        self.founding = Founding::Reads(loaded);
+        self.mark(self.me);
+        Ok(())
     }
 
     /// The own mark has come: nothing of an earlier group is left.
-    fn found(&mut self, position: u64) {
-        if matches!(self.founding, Founding::Reads) {
-            self.founding = Founding::No;
-            let mut outputs = Vec::new();
-            self.replica =
-                Replica::found(self.me, Rules::default(), &mut |output| outputs.push(output));
-            self.replica.has_read(position);
-            self.apply(outputs);
+    fn found(&mut self, position: u64) -> Result<(), GroupError> {
+        let Founding::Reads(loaded) = std::mem::replace(&mut self.founding, Founding::No) else {
+            return Ok(());
+        };
+        let (file, contents) = loaded.unzip();
+        let kept = contents.map(|Contents { snapshot, entries }| Kept::new(snapshot, entries));
+        if file.is_some() {
+            self.write_with(file)?;
         }
+        let mut outputs = Vec::new();
+        let out = &mut |output| outputs.push(output);
+        self.replica = Replica::found(self.me, kept.unwrap_or_default(), Rules::default(), out);
+        self.replica.has_read(position);
+        self.apply(outputs);
+        Ok(())
+    }
+
+    /// Starts the thread that writes the group's file.
+    fn write_with(&mut self, file: Option<LogFile>) -> Result<(), GroupError> {
+        let Some(FileId { path, .. }) = &self.file else { return Ok(()) };
+        let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
+        let tell = move |done| {
+            let _ = answers.send(Answer::Written(done));
+            bell.ring();
+        };
+        self.writer = Some(Writer::start(path.clone(), file, tell)?);
+        Ok(())
     }
 
     /// What this member knows, without what it speaks by.
@@ -245,6 +296,11 @@ impl Engine {
     /// What a joining process waits for.
     pub(crate) fn waits_for(&self) -> String {
         let places: Vec<_> = self.linking.keys().map(u8::to_string).collect();
+        if let Some(file) = &self.file
+            && self.replica.is_orphaned()
+        {
+            return format!("another process has {}", file.path.display());
+        }
         match places.is_empty() {
             true => "its members do not take this process in".to_owned(),
             false => format!("the processes at these places do not answer: {}", places.join(", ")),
@@ -304,6 +360,10 @@ impl Engine {
 
     pub(crate) fn truncate(&mut self, next: u64, state: &[u8]) {
         self.handle(Input::Truncate(next, Command(state.into())));
+        let snapshot = self.replica.snapshot().filter(|snapshot| snapshot.next == next);
+        if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
+            writer.truncate(snapshot.clone());
+        }
     }
 
     pub(crate) fn leave(&mut self) {
@@ -319,6 +379,9 @@ impl Engine {
         let has_heard = self.hear()?;
         let has_read = self.read()?;
         let has_answers = self.take_answers()?;
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let has_sent = self.send()?;
         Ok(has_heard || has_read || has_answers || has_sent)
     }
@@ -356,6 +419,11 @@ impl Engine {
                 }
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
                 Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
+                Answer::Written(done) => {
+                    if let Some(writer) = &mut self.writer {
+                        writer.is_done(done?);
+                    }
+                }
             }
         }
         if self.linking.is_empty() {
@@ -441,7 +509,8 @@ impl Engine {
     }
 
     fn mark(&mut self, member: Member) {
-        self.unpublished.push_back(encode(&Published::Mark(self.me, member)));
+        let frame = encode(&Published::Mark(self.me, member));
+        self.unpublished.push_back(Unpublished { after: 0, frame });
     }
 
     // The endpoint.
@@ -462,7 +531,8 @@ impl Engine {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     if let Some(place) = place_of(&self.name, name) {
                         self.linking.insert(place, Linking::Linked);
-                        self.greetings.push_back((peer, encode(&Frame::Hello(self.me))));
+                        self.greetings
+                            .push_back((peer, encode(&Frame::Hello(self.me, self.file.clone()))));
                     }
                 }
                 Event::Received(message) => {
@@ -491,7 +561,17 @@ impl Engine {
     fn take(&mut self, from: Peer, frame: Frame) {
         let member = self.peers.get(&from).copied().flatten();
         match (frame, member) {
-            (Frame::Hello(member), None) => self.met(from, member),
+            (Frame::Hello(_, file), None) if file != self.file => {
+                // Whoever would be a member ends; the members go on.
+                if !self.is_member() {
+                    self.failed = Some(GroupError::OtherFile {
+                        name: self.name.clone(),
+                        its: file.map(|file| file.path),
+                        given: self.file.as_ref().map(|file| file.path.clone()),
+                    });
+                }
+            }
+            (Frame::Hello(member, _), None) => self.met(from, member),
             (Frame::Message(message), Some(member)) => {
                 self.handle(Input::Message(member, message));
             }
@@ -543,7 +623,7 @@ impl Engine {
                 self.handle(Input::Missed(self.receiver.next_sequence()));
                 // The marks may be among what it has missed.
                 self.unmarked.clone().into_iter().for_each(|one| self.mark(one));
-                if matches!(self.founding, Founding::Reads) {
+                if matches!(self.founding, Founding::Reads(_)) {
                     self.mark(self.me);
                 }
             }
@@ -563,7 +643,7 @@ impl Engine {
                         self.handle(Input::Publication(position, one));
                     }
                     Some(Published::Mark(by, of)) if by == self.me && of == by => {
-                        self.found(position)
+                        self.found(position)?;
                     }
                     Some(Published::Mark(by, of)) if by == self.me => {
                         self.replica.has_read(position + 1);
@@ -603,9 +683,7 @@ impl Engine {
                         self.links.entry(to).or_default().1.push_back(frame);
                     }
                 }
-                Output::Publish(publication) => {
-                    self.unpublished.push_back(encode(&Published::Publication(publication)));
-                }
+                Output::Publish(publication) => self.publish(publication),
                 Output::Decided(place, entry) => {
                     if entry.from == self.me
                         && let Some(waiting) = self.places.get_mut(&entry.number)
@@ -616,6 +694,9 @@ impl Engine {
                 // Readers find it where entries are missing.
                 Output::Snapshot(_) => {}
                 Output::View(view) => {
+                    if view.acceptor != self.me {
+                        self.writer = None;
+                    }
                     for member in view.members {
                         let has_link = self.links.get(&member).is_some_and(|one| one.0.is_some());
                         if member != self.me && !has_link && !self.gone.contains(&member) {
@@ -629,6 +710,19 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Queues a publication, which the group's file has first.
+    fn publish(&mut self, publication: Publication<Command>) {
+        if self.file.is_some()
+            && self.writer.is_none()
+            && let Err(error) = self.write_with(None)
+        {
+            self.failed = Some(error);
+        }
+        let after = self.writer.as_mut().map_or(0, |writer| writer.take(&publication));
+        let frame = encode(&Published::Publication(publication));
+        self.unpublished.push_back(Unpublished { after, frame });
     }
 
     fn send(&mut self) -> Result<bool, GroupError> {
@@ -652,7 +746,10 @@ impl Engine {
                 has_any = true;
             }
         }
-        while let Some(frame) = self.unpublished.front() {
+        let written = self.writer.as_ref().map_or(0, Writer::done);
+        while let Some(Unpublished { frame, .. }) =
+            self.unpublished.front().filter(|one| one.after <= written)
+        {
             match self.sender.try_send(frame) {
                 Ok(()) => _ = self.unpublished.pop_front(),
                 Err(SendError::Full { .. } | SendError::Joining { .. }) => break,
@@ -665,7 +762,9 @@ impl Engine {
 
     /// Whether something waits for room.
     fn has_unsent(&self) -> bool {
-        !self.unpublished.is_empty()
+        let written = self.writer.as_ref().map_or(0, Writer::done);
+        // The bell says when the file is written.
+        self.unpublished.front().is_some_and(|one| one.after <= written)
             || !self.greetings.is_empty()
             || self.links.values().any(|(peer, queue)| peer.is_some() && !queue.is_empty())
     }

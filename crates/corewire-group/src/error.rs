@@ -1,5 +1,6 @@
 //! Errors of groups.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corewire::{
@@ -7,6 +8,7 @@ use corewire::{
     OsError, ReceiveError, SendError,
 };
 
+use crate::file::LogFileError;
 use crate::member::MEMBERS_MAX;
 
 /// Why a process has not become a member.
@@ -45,6 +47,9 @@ pub enum JoinGroupError {
     /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+    /// The file of the log cannot be used.
+    #[error(transparent)]
+    File(#[from] LogFileError),
     /// The group cannot be used.
     #[error(transparent)]
     Group(#[from] GroupError),
@@ -67,6 +72,19 @@ pub enum GroupError {
     /// This process has left the group.
     #[error("this process has left group {0}")]
     Left(String),
+    /// The members of the group have another file than this process, or one of both has none.
+    #[error("{}", other_file(name, its.as_deref(), given.as_deref()))]
+    OtherFile {
+        /// The group.
+        name: String,
+        /// The file that its members write.
+        its: Option<PathBuf>,
+        /// The file that was given.
+        given: Option<PathBuf>,
+    },
+    /// The file of the log cannot be used. Every entry that was decided before is in it.
+    #[error(transparent)]
+    File(#[from] LogFileError),
     /// The command is longer than the group permits.
     #[error("command of {asked} bytes: group {name} permits at most {max}")]
     TooLarge {
@@ -108,6 +126,17 @@ pub enum GroupError {
     /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+fn other_file(name: &str, its: Option<&Path>, given: Option<&Path>) -> String {
+    let its = match its {
+        Some(its) => format!("group {name} has its log in the file {}", its.display()),
+        None => format!("group {name} has its log in memory only"),
+    };
+    match given {
+        Some(given) => format!("{its}, not in {}", given.display()),
+        None => format!("{its}, and this process was not given one"),
+    }
 }
 
 impl From<MessageError> for GroupError {

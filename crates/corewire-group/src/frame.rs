@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::file::FileId;
 use crate::member::{Member, View};
 use crate::replica::{Message, Publication};
 
@@ -44,8 +45,8 @@ impl<'de> Deserialize<'de> for Command {
 /// From endpoint to endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Frame {
-    /// The first one on every link: who I am.
-    Hello(Member),
+    /// The first one on every link: who I am, and which file I know.
+    Hello(Member, Option<FileId>),
     Message(Message<Command>),
     /// From somebody who only looks: what do you know?
     Look,

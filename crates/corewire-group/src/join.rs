@@ -12,6 +12,7 @@
 //! If it dies, the kernel gives up the door. If all members die meanwhile, it founds the group.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use corewire_os::random_u128;
 
 use crate::engine::{Engine, channel_of, name_of, place_of};
 use crate::error::JoinGroupError;
+use crate::file::FileId;
 use crate::group::Group;
 use crate::member::{MEMBERS_MAX, Member};
 
@@ -41,6 +43,7 @@ pub struct GroupBuilder {
     domain: Domain,
     name: String,
     command_bytes_max: usize,
+    file: Option<PathBuf>,
 }
 
 /// When a call ends at the latest.
@@ -69,13 +72,29 @@ impl Deadline {
 
 impl GroupBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
-        Self { domain: domain.clone(), name: name.to_owned(), command_bytes_max: 64 << 10 }
+        Self {
+            domain: domain.clone(),
+            name: name.to_owned(),
+            command_bytes_max: 64 << 10,
+            file: None,
+        }
     }
 
     /// The length of the longest command in bytes, at least 1. Default: 64 KiB. The member that founds the group
     /// decides for all.
     pub fn largest_command(mut self, bytes: usize) -> Self {
         self.command_bytes_max = bytes;
+        self
+    }
+
+    /// Keeps the log in this file, too, so that it outlives all members, and the machine. All members give the same file:
+    /// the one that accepts writes it, and an entry is on the disk before anybody is told that it is decided. Whoever
+    /// founds the group anew begins with what is in the file; if there is none, makes it, for this user only.
+    ///
+    /// An entry costs a write and an `fdatasync`; entries that come meanwhile share the next one. The file grows with the
+    /// log: [`Group::truncate`] at the member that accepts shortens it.
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
         self
     }
 
@@ -97,6 +116,7 @@ impl GroupBuilder {
     }
 
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
+        let file = self.file.as_deref().map(FileId::of).transpose()?;
         let door = self.take_door(deadline)?;
         let (place, endpoint) = self.take_place()?;
         let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
@@ -105,14 +125,14 @@ impl GroupBuilder {
         let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
         let bell = Arc::new(Bell::new()?);
         let mut engine =
-            Engine::new(&self.domain, &self.name, me, endpoint, channel, Arc::clone(&bell));
+            Engine::new(&self.domain, &self.name, me, endpoint, channel, file, Arc::clone(&bell));
         for name in self.domain.endpoints()? {
             if let Some(place) = place_of(&self.name, name.as_str()) {
                 engine.link(place)?;
             }
         }
         while !engine.is_member() {
-            engine.found_if_alone();
+            engine.found_if_alone()?;
             deadline.check(&self.name, || engine.waits_for())?;
             if !engine.turn()?
                 && let Some(pause) = engine.arm()?

@@ -34,6 +34,12 @@ impl<C> Default for Kept<C> {
 }
 
 impl<C: Clone> Kept<C> {
+    /// What an earlier group of the same name has decided. None of its members lives, so their commands need no numbers.
+    pub(crate) fn new(snapshot: Option<Snapshot<C>>, entries: Vec<Entry<C>>) -> Self {
+        let snapshot = snapshot.map(|snapshot| Snapshot { last: BTreeMap::new(), ..snapshot });
+        Self { snapshot, entries: entries.into(), last: BTreeMap::new() }
+    }
+
     /// The place of the first entry that is kept.
     pub(crate) fn first(&self) -> u64 {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.next)

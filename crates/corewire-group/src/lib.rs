@@ -40,6 +40,7 @@
 //! | `kept` | the entries that a member keeps, and the snapshot before them |
 //! | `replica` | a member's part: proposer, leader, acceptor, learner |
 //! | `engine` | a replica, with the endpoint and the channel that it speaks by |
+//! | `file`, `writer` | the file of a log, and the thread that writes it |
 //! | `join` | how a process becomes a member |
 //! | `group`, `decided`, `machine`, `look` | what programs call |
 //! | `collective` | collective calls |
@@ -91,6 +92,7 @@ mod collective;
 mod decided;
 mod engine;
 mod error;
+mod file;
 mod frame;
 mod group;
 mod join;
@@ -99,6 +101,7 @@ mod look;
 mod machine;
 mod member;
 mod replica;
+mod writer;
 
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
@@ -106,6 +109,7 @@ pub use agreement::{Ballot, Rules, Word};
 pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Value};
 pub use decided::{Decided, DecidedEntry, Decision};
 pub use error::{GroupError, JoinGroupError};
+pub use file::LogFileError;
 pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;

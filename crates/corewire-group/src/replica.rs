@@ -183,11 +183,23 @@ pub struct Replica<C> {
 }
 
 impl<C: Clone + Eq + Hash> Replica<C> {
-    /// A member that makes a group alone.
-    pub fn found(me: Member, rules: Rules, out: &mut impl FnMut(Output<C>)) -> Self {
-        let mut replica = Self::new(me, View::first(me), rules);
+    /// A member that makes a group alone, with what an earlier one has decided.
+    pub(crate) fn found(
+        me: Member,
+        kept: Kept<C>,
+        rules: Rules,
+        out: &mut impl FnMut(Output<C>),
+    ) -> Self {
+        let start = kept.next();
+        let view = View { start, ..View::first(me) };
+        let mut replica = Self { kept, spoken: start, ..Self::new(me, view, rules) };
         replica.take_roles(out);
         replica
+    }
+
+    /// A member that makes a group alone.
+    pub fn found_empty(me: Member, rules: Rules, out: &mut impl FnMut(Output<C>)) -> Self {
+        Self::found(me, Kept::default(), rules, out)
     }
 
     /// One of several founders, who agree on the first view beforehand.

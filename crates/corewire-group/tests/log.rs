@@ -146,6 +146,63 @@ fn mistakes_are_named() {
     assert!(error.contains("is about to become a member"), "{error}");
 }
 
+#[test]
+fn a_log_in_a_file_outlives_its_members() {
+    let scratch = Scratch::new("file");
+    let file = scratch.0.join("orders");
+    let join = || Group::builder(&scratch.1, "log").file(&file).join_timeout(PATIENCE).unwrap();
+    let mut groups: Vec<Group> = (0..3).map(|_| join()).collect();
+    for number in 0..10 {
+        groups[number % 3].propose(format!("{number}").as_bytes()).unwrap();
+    }
+    // It leads, and accepts: another one writes the file from here on.
+    groups.remove(0).leave(PATIENCE).unwrap();
+    assert_eq!(groups[1].propose(b"10").unwrap(), 10);
+    drop(groups.remove(0));
+    drop(groups);
+    let first = join();
+    assert_eq!(first.propose(b"11").unwrap(), 11);
+    let second = join();
+    for group in [&first, &second] {
+        let all: Vec<String> = (0..12).map(|number| number.to_string()).collect();
+        assert_eq!(texts(&mut group.decided(0), 12), all);
+    }
+    // What stands for the first entries is in the file, too.
+    first.truncate(8, b"eight").unwrap();
+    assert_eq!(first.propose(b"12").unwrap(), 12);
+    drop((first, second));
+    let mut decided = join().decided(0);
+    let snapshot = decided.next_timeout(PATIENCE).unwrap();
+    assert_eq!(snapshot, Some(Decision::Snapshot { next: 8, state: b"eight".as_slice().into() }));
+    assert_eq!(texts(&mut decided, 5), ["8", "9", "10", "11", "12"]);
+}
+
+#[test]
+fn members_have_the_same_file() {
+    let scratch = Scratch::new("files");
+    let builder = || Group::builder(&scratch.1, "log");
+    let file = scratch.0.join("orders");
+    let group = builder().file(&file).join_timeout(PATIENCE).unwrap();
+    let other = scratch.0.join("others");
+    for (builder, error) in [
+        (builder(), "this process was not given one".to_owned()),
+        (builder().file(&other), format!("not in {}", other.display())),
+        (builder().file(scratch.0.join("nowhere/log")), "cannot find the directory of".to_owned()),
+    ] {
+        let said = builder.join_timeout(PATIENCE).unwrap_err().to_string();
+        assert!(said.contains(&error), "{said}");
+    }
+    assert!(!other.exists());
+    // Another group does not get it.
+    let late = Group::builder(&scratch.1, "memory").join_timeout(PATIENCE).unwrap();
+    let said = Group::builder(&scratch.1, "memory").file(&file).join_timeout(PATIENCE);
+    assert!(said.unwrap_err().to_string().contains("has its log in memory only"));
+    std::fs::remove_file(&file).unwrap();
+    let said = group.propose(b"one").unwrap_err().to_string();
+    assert!(said.contains("was removed or replaced"), "{said}");
+    drop(late);
+}
+
 /// All commands, one after the other.
 #[derive(Default)]
 struct All(Vec<u8>);

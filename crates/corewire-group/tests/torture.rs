@@ -2,9 +2,10 @@
 //! again, or are stopped for a while.
 //!
 //! No entry that anybody has seen may be lost, or differ between two processes; a command that was decided is where its
-//! member was told, once; nobody hangs. `COREWIRE_TORTURE_KILLS` sets the number of kills (default: 40),
-//! `COREWIRE_TORTURE_STOPS` the number of stops (default: 2), `COREWIRE_TORTURE_STOP_MS` their length (default: 300),
-//! `COREWIRE_SEED` the seed.
+//! member was told, once; nobody hangs. With a file that holds also when all are killed at once.
+//! `COREWIRE_TORTURE_KILLS` sets the number of kills (default: 40), `COREWIRE_TORTURE_STOPS` the number of stops (default:
+//! 2), `COREWIRE_TORTURE_STOP_MS` their length (default: 300), `COREWIRE_TORTURE_ENDS` how often all are killed at once
+//! (default: 5), `COREWIRE_SEED` the seed.
 //!
 //! A process of this program is a member if `COREWIRE_TORTURE_MEMBER` says so.
 
@@ -25,6 +26,7 @@ const MEMBERS: usize = 5;
 const BURST: usize = 50;
 const MEMBER: &str = "COREWIRE_TORTURE_MEMBER";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
+const FILE: &str = "COREWIRE_TORTURE_FILE";
 
 fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -48,11 +50,20 @@ fn now_ms() -> f64 {
     now.as_secs_f64() * 1e3
 }
 
+fn join(domain: &Domain, file: Option<&Path>) -> Group {
+    let builder = Group::builder(domain, "log");
+    let builder = match file {
+        Some(file) => builder.file(file),
+        None => builder,
+    };
+    builder.join_timeout(LIMIT).unwrap()
+}
+
 /// A member: writes `J`, then `D index command` for each entry, and `A index milliseconds command` for each of its own
 /// commands when it is decided.
 fn be_member(directory: &Path, label: &str) -> ! {
     let domain = Domain::open_at(directory).unwrap();
-    let group = Group::builder(&domain, "log").join_timeout(LIMIT).unwrap();
+    let group = join(&domain, std::env::var_os(FILE).map(PathBuf::from).as_deref());
     println!("J {}", group.member());
     // The whole log each time would take all the time.
     let mut decided = group.decided(group.seen().unwrap().decided.saturating_sub(200));
@@ -115,6 +126,7 @@ type Said = (usize, usize, Line);
 
 struct Scene {
     directory: PathBuf,
+    file: Option<PathBuf>,
     children: Vec<Child>,
     /// How often each was started.
     starts: Vec<usize>,
@@ -129,10 +141,11 @@ struct Scene {
 }
 
 impl Scene {
-    fn start() -> Self {
-        let name = format!("corewire-group-torture-{}", std::process::id());
+    fn start(has_file: bool) -> Self {
+        let name = format!("corewire-group-torture-{}-{has_file}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let mut scene = Self {
+            file: has_file.then(|| directory.join("the log")),
             directory,
             children: Vec::new(),
             starts: vec![0; MEMBERS],
@@ -158,6 +171,9 @@ impl Scene {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "groups_survive_kills_and_stops", "--nocapture"]);
         command.env(MEMBER, format!("{index}-{start}")).env(DIRECTORY, &self.directory);
+        if let Some(file) = &self.file {
+            command.env(FILE, file);
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let lines = self.lines.0.clone();
@@ -290,10 +306,27 @@ impl Scene {
         }
     }
 
+    /// Kills all at once, now and then before all of them are members again.
+    fn end_all(&mut self, ends: u64, random: &mut Random) {
+        for _ in 0..ends {
+            if random.below(3) > 0 {
+                self.wait_for_own(1 + usize::try_from(random.below(20)).unwrap());
+            } else {
+                let first = usize::try_from(random.below(MEMBERS as u64)).unwrap();
+                self.wait_for(|scene| scene.has_joined[first]);
+            }
+            self.children.iter_mut().for_each(|child| child.kill().unwrap());
+            self.children.iter_mut().for_each(|child| _ = child.wait().unwrap());
+            self.children = (0..MEMBERS).map(|index| self.spawn(index)).collect();
+        }
+        self.wait_for(|scene| scene.has_joined.iter().all(|has| *has));
+        self.wait_for_own(3);
+    }
+
     /// A process that joins in the end gets everything that anybody has ever seen.
     fn end(&mut self) {
         let domain = Domain::open_at(&self.directory).unwrap();
-        let group = Group::builder(&domain, "log").join_timeout(LIMIT).unwrap();
+        let group = join(&domain, self.file.as_deref());
         let last = usize::try_from(group.propose_timeout(b"end", LIMIT).unwrap()).unwrap();
         let all: Vec<_> = group.decided(0).take(last + 1).collect();
         while let Ok(line) = self.lines.1.try_recv() {
@@ -331,8 +364,20 @@ fn groups_survive_kills_and_stops() {
     let seed = given("COREWIRE_SEED", u64::from(std::process::id()) << 20 | 1);
     println!("COREWIRE_SEED={seed}");
     let mut random = Random(seed);
-    let mut scene = Scene::start();
+    let mut scene = Scene::start(false);
     scene.kill(kills, &mut random);
     scene.stop(stops, stop, &mut random);
+    scene.end();
+}
+
+#[test]
+fn a_file_survives_the_end_of_all_members() {
+    let ends = given("COREWIRE_TORTURE_ENDS", 5);
+    let seed = given("COREWIRE_SEED", u64::from(std::process::id()) << 20 | 1);
+    println!("COREWIRE_SEED={seed}");
+    let mut random = Random(seed);
+    let mut scene = Scene::start(true);
+    scene.end_all(ends, &mut random);
+    scene.kill(ends, &mut random);
     scene.end();
 }

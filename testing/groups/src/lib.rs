@@ -138,7 +138,7 @@ impl World {
         let members: Vec<Member> = self.replicas.keys().copied().collect();
         let mut outputs = Vec::new();
         let replica = match members.is_empty() {
-            true => Replica::found(me, rules, &mut |output| outputs.push(output)),
+            true => Replica::found_empty(me, rules, &mut |output| outputs.push(output)),
             false => Replica::join(me, self.channel.len() as u64, rules),
         };
         self.replicas.insert(me, replica);
@@ -369,8 +369,9 @@ impl Model for Limits {
                 world.step(reader, Input::Gone(dead));
                 if world.replicas.get(&reader).is_some_and(Replica::is_orphaned) {
                     let mut outputs = Vec::new();
-                    let replica =
-                        Replica::found(reader, self.rules, &mut |output| outputs.push(output));
+                    let replica = Replica::found_empty(reader, self.rules, &mut |output| {
+                        outputs.push(output)
+                    });
                     world.replicas.insert(reader, replica);
                     world.apply(reader, outputs);
                 }
