@@ -6,6 +6,7 @@
 //! | a log that several processes have in the same order, though some die | [`Group`] |
 //! | a state that they have, made from such a log | [`Replicated`], [`StateMachine`] |
 //! | barriers, broadcasts, sums | [`Communicator`] |
+//! | a parallel computation that goes on when its processes are killed | [`Computation`] |
 //! | to look from outside | [`look`] |
 //!
 //! `docs/groups.md` says what survives what.
@@ -44,6 +45,7 @@
 //! | `join` | how a process becomes a member |
 //! | `group`, `decided`, `machine`, `look` | what programs call |
 //! | `collective` | collective calls |
+//! | `checkpoint` | checkpoints of a parallel computation |
 //!
 //! ```text
 //!  any member         leader              acceptor                    all members
@@ -88,6 +90,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod checkpoint;
 mod collective;
 mod decided;
 mod engine;
@@ -106,6 +109,12 @@ mod writer;
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
 pub use agreement::{Ballot, Rules, Word};
+#[cfg(feature = "test-hooks")]
+pub use checkpoint::BrokenPart;
+pub use checkpoint::{
+    Arrival, CheckpointFileError, Computation, ComputationBuilder, ComputationError, Gathered,
+    Header, Mark, Part, PartRules, Received, Sent, recovery_line,
+};
 pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Value};
 pub use decided::{Decided, DecidedEntry, Decision};
 pub use error::{GroupError, JoinGroupError};

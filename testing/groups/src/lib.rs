@@ -1,6 +1,9 @@
-//! A world of members whose messages come, and whose processes die, in every order that can be.
+//! Worlds in which messages come, and processes die, in every order that can be: of members of a group, and of
+//! [ranks](checkpoints) of a computation.
 
 #![forbid(unsafe_code)]
+
+pub mod checkpoints;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,0 +1,654 @@
+//! A rank, as its program sees it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use corewire::{Domain, Endpoint, Event, MessageError, OsError, OwnedMessage, Peer, Selector};
+use corewire_os::process;
+
+use super::ComputationError;
+use super::files::{Checkpoint, CheckpointFileError, Files, Progress};
+use super::join::ComputationBuilder;
+use super::part::{Arrival, Header, Part};
+use crate::frame::Command;
+
+/// What messages are.
+pub(super) const HELLO: u64 = 0;
+pub(super) const AGREED: u64 = 1;
+pub(super) const DONE: u64 = 2;
+/// Of the program: a header, and what the program has sent.
+pub(super) const MESSAGE: u64 = 3;
+/// Asks for the state of a checkpoint with this number.
+pub(super) const REQUEST: u64 = 4;
+/// Answers that: the number, whether there is such a state, and the state.
+const REPLY: u64 = 5;
+/// This rank has finished.
+const FINISHED: u64 = 6;
+
+const HEADER_BYTES: usize = 16;
+/// Times that a rank looks for room before it waits.
+const LOOKS: u32 = 1000;
+
+/// One rank of a parallel computation, whose processes may be killed.
+///
+/// The ranks exchange messages, and take checkpoints: the program says what its state is, whenever it is asked. When a
+/// rank's process ends, all others hear of it, join again, and go on from a common past state, together with a new process.
+/// So a state must say where the program is, such that it can go on from there: what it has sent is sent, and what it has
+/// received is in the state.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-computation-{}", std::process::id()));
+/// # let files = dir.join("checkpoints");
+/// use corewire::Domain;
+/// use corewire_group::Computation;
+///
+/// let domain = Domain::open_at(&dir)?;
+/// # let other = { let (domain, files) = (domain.clone(), files.clone()); std::thread::spawn(move || {
+/// #     let (mut all, _) = Computation::builder(&domain, "sum", files, 1, 2).join().unwrap();
+/// #     all.send(0, &5u64.to_le_bytes()).unwrap();
+/// #     all.finish(Vec::new).unwrap();
+/// # }) };
+/// // Rank 0 of 2. It adds up what rank 1 sends.
+/// let (mut all, restored) = Computation::builder(&domain, "sum", files, 0, 2).join()?;
+/// let mut sum = restored.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+/// while sum < 5 {
+///     let received = all.receive(1, || sum.to_le_bytes().to_vec())?;
+///     sum += u64::from_le_bytes((*received).try_into()?);
+///     all.checkpoint_if_due(|| sum.to_le_bytes().to_vec())?;
+/// }
+/// all.finish(|| sum.to_le_bytes().to_vec())?;
+/// # other.join().unwrap();
+/// # drop(domain); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Computation {
+    name: String,
+    rank: usize,
+    /// Ends before the endpoint: when another process has the rank, nothing more is written here.
+    writer: Writer,
+    endpoint: Endpoint,
+    /// By rank, as all that follow.
+    peers: Vec<Option<Peer>>,
+    part: Part<Command>,
+    /// What has come and is not processed.
+    inbox: Vec<VecDeque<OwnedMessage>>,
+    has_finished: Vec<bool>,
+    /// Who asks for a state, and of which number.
+    requests: VecDeque<(usize, u64)>,
+    replies: Vec<Option<(u64, Option<Vec<u8>>)>>,
+    /// The state at the last checkpoint, and the number of the one before it.
+    last: Option<Arc<[u8]>>,
+    before_last: u64,
+    // When the next checkpoint is due.
+    every: Duration,
+    start: Instant,
+    base: u64,
+    ended: Option<usize>,
+}
+
+/// What a rank begins with.
+pub(super) struct Restored {
+    pub(super) part: Part<Command>,
+    pub(super) state: Option<Arc<[u8]>>,
+    /// The highest number that any rank has restored.
+    pub(super) base: u64,
+    pub(super) peers: Vec<Option<Peer>>,
+    pub(super) early: Vec<Vec<(u64, OwnedMessage)>>,
+}
+
+/// A message.
+pub struct Received {
+    from: usize,
+    message: OwnedMessage,
+}
+
+impl Received {
+    /// Who has sent it.
+    #[must_use]
+    pub const fn from(&self) -> usize {
+        self.from
+    }
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.message.get(HEADER_BYTES..).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received").field("from", &self.from).field("bytes", &&**self).finish()
+    }
+}
+
+/// The states of all ranks at checkpoints that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gathered {
+    /// Their number; some ranks' own ones are higher.
+    pub number: u64,
+    /// The states, by rank.
+    pub states: Vec<Vec<u8>>,
+}
+
+fn header_of(bytes: &[u8]) -> Option<Header> {
+    let word = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+    Some(Header { number: word(0)?, index: word(8)? })
+}
+
+impl Computation {
+    /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the same
+    /// directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the names
+    /// `NAME.rank.0` and so on in the domain.
+    pub fn builder(
+        domain: &Domain,
+        name: &str,
+        directory: impl Into<PathBuf>,
+        rank: usize,
+        ranks: usize,
+    ) -> ComputationBuilder {
+        ComputationBuilder::new(domain, name, directory.into(), rank, ranks)
+    }
+
+    pub(super) fn new(
+        name: String,
+        rank: usize,
+        endpoint: Endpoint,
+        files: Files,
+        every: Duration,
+        restored: Restored,
+    ) -> Result<Self, ComputationError> {
+        let Restored { part, state, base, peers, early } = restored;
+        let ranks = peers.len();
+        let before_last = part.number().saturating_sub(1);
+        let mut all = Self {
+            name,
+            rank,
+            endpoint,
+            peers,
+            part,
+            inbox: (0..ranks).map(|_| VecDeque::new()).collect(),
+            has_finished: vec![false; ranks],
+            requests: VecDeque::new(),
+            replies: vec![None; ranks],
+            last: state,
+            before_last,
+            every,
+            start: Instant::now(),
+            base,
+            writer: Writer::start(files)?,
+            ended: None,
+        };
+        for (from, messages) in early.into_iter().enumerate() {
+            messages.into_iter().for_each(|(tag, message)| all.take(from, tag, message));
+        }
+        for to in all.others() {
+            for sent in all.part.unsettled(to).clone() {
+                all.put(to, MESSAGE, &header_bytes(sent.header), &sent.bytes.0)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// This process's rank.
+    #[must_use]
+    pub const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The number of this rank's last checkpoint.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.part.number()
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.rank;
+        (0..self.peers.len()).filter(move |rank| *rank != own)
+    }
+
+    fn check_rank(&self, asked: usize) -> Result<(), ComputationError> {
+        match asked < self.ranks() && asked != self.rank {
+            true => Ok(()),
+            false => Err(ComputationError::NoSuchRank { asked, size: self.ranks() }),
+        }
+    }
+
+    /// Sends a message to a rank. Waits only for room.
+    ///
+    /// # Errors
+    /// [`ComputationError::Ended`] if the process of any rank has ended, `NoSuchRank`, or `File` if a checkpoint could not
+    /// be written.
+    pub fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), ComputationError> {
+        self.check_rank(to)?;
+        self.check()?;
+        let header = self.part.send(to, Command(bytes.into()));
+        self.put(to, MESSAGE, &header_bytes(header), bytes)
+    }
+
+    /// Receives the next message of a rank. Waits for it. A checkpoint may be due before this message is processed: then
+    /// `state` is called first, and must return the state before it.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn receive(
+        &mut self,
+        from: usize,
+        mut state: impl FnMut() -> Vec<u8>,
+    ) -> Result<Received, ComputationError> {
+        self.check_rank(from)?;
+        loop {
+            self.answer(&mut state)?;
+            if let Some(received) = self.process(from, &mut state)? {
+                return Ok(received);
+            }
+            self.hear(None)?;
+        }
+    }
+
+    /// Receives the next message of any rank. Otherwise like [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn receive_any(
+        &mut self,
+        mut state: impl FnMut() -> Vec<u8>,
+    ) -> Result<Received, ComputationError> {
+        loop {
+            if let Some(received) = self.receive_any_until(None, &mut state)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Receives the next message of any rank; `None` if there is none within `timeout`. Otherwise like
+    /// [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn receive_any_timeout(
+        &mut self,
+        timeout: Duration,
+        state: impl FnMut() -> Vec<u8>,
+    ) -> Result<Option<Received>, ComputationError> {
+        self.receive_any_until(Instant::now().checked_add(timeout), state)
+    }
+
+    fn receive_any_until(
+        &mut self,
+        until: Option<Instant>,
+        mut state: impl FnMut() -> Vec<u8>,
+    ) -> Result<Option<Received>, ComputationError> {
+        loop {
+            self.answer(&mut state)?;
+            for from in self.others() {
+                if let Some(received) = self.process(from, &mut state)? {
+                    return Ok(Some(received));
+                }
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            self.hear(until)?;
+        }
+    }
+
+    /// Takes the first message of a rank that has come.
+    fn process(
+        &mut self,
+        from: usize,
+        state: &mut impl FnMut() -> Vec<u8>,
+    ) -> Result<Option<Received>, ComputationError> {
+        while let Some(message) = self.inbox[from].pop_front() {
+            let Some(header) = header_of(&message) else { continue };
+            let arrival = match self.part.receive(from, header) {
+                Arrival::CheckpointFirst(number) => {
+                    self.checkpoint_numbered(number, state())?;
+                    self.part.receive(from, header)
+                }
+                other => other,
+            };
+            match arrival {
+                Arrival::Process => return Ok(Some(Received { from, message })),
+                Arrival::Again => {}
+                Arrival::Gap | Arrival::CheckpointFirst(_) => {
+                    return Err(ComputationError::Gap(from));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a checkpoint now. Others take one when they hear of it by a message.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn checkpoint(&mut self, state: impl FnOnce() -> Vec<u8>) -> Result<(), ComputationError> {
+        self.check()?;
+        self.checkpoint_numbered(self.part.number() + 1, state())
+    }
+
+    /// Takes a checkpoint if one is [due](ComputationBuilder::every), and another rank has not caused one meanwhile, and does
+    /// what others have asked for. Returns at once otherwise. A program calls this once in a while, at the latest
+    /// whenever it takes a new step.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn checkpoint_if_due(
+        &mut self,
+        mut state: impl FnMut() -> Vec<u8>,
+    ) -> Result<(), ComputationError> {
+        self.hear(Some(self.start))?;
+        self.answer(&mut state)?;
+        let count = self.start.elapsed().as_nanos() / self.every.as_nanos().max(1);
+        let due = self.base.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        match due > self.part.number() {
+            true => self.checkpoint_numbered(due, state()),
+            false => Ok(()),
+        }
+    }
+
+    fn checkpoint_numbered(&mut self, number: u64, state: Vec<u8>) -> Result<(), ComputationError> {
+        for Progress { rank, number, received } in self.writer.progress() {
+            let processed = received.get(self.rank).copied().unwrap_or(0);
+            self.part.settle(rank, number, processed);
+        }
+        let before = self.part.number();
+        if self.part.checkpoint(number) {
+            let state: Arc<[u8]> = state.into();
+            (self.last, self.before_last) = (Some(Arc::clone(&state)), before);
+            self.writer.write(Checkpoint { mark: self.part.mark().clone(), state })?;
+        }
+        Ok(())
+    }
+
+    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others. They
+    /// answer in their calls that receive messages or take checkpoints. Waits for that.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn gather(
+        &mut self,
+        mut state: impl FnMut() -> Vec<u8>,
+    ) -> Result<Gathered, ComputationError> {
+        loop {
+            self.checkpoint(&mut state)?;
+            let number = self.part.number();
+            let own = self.last.clone();
+            self.replies.fill(None);
+            for other in self.others() {
+                self.put(other, REQUEST, &number.to_le_bytes(), &[])?;
+            }
+            let of_this = |reply: &Option<(u64, Option<Vec<u8>>)>| {
+                reply.as_ref().is_some_and(|(of, _)| *of == number)
+            };
+            while !self.others().all(|other| of_this(&self.replies[other])) {
+                self.answer(&mut state)?;
+                self.hear(None)?;
+            }
+            let own_reply = own.map(|state| state.to_vec());
+            let replies = self.replies.iter_mut().map(|reply| reply.take().and_then(|one| one.1));
+            let mut states: Vec<Option<Vec<u8>>> = replies.collect();
+            states[self.rank] = own_reply;
+            // One that is ahead by two checkpoints does not have that state any more.
+            if let Some(states) = states.into_iter().collect() {
+                return Ok(Gathered { number, states });
+            }
+        }
+    }
+
+    /// Answers those who have asked for a state.
+    fn answer(&mut self, state: &mut impl FnMut() -> Vec<u8>) -> Result<(), ComputationError> {
+        while let Some((from, number)) = self.requests.pop_front() {
+            if number > self.part.number() {
+                self.checkpoint_numbered(number, state())?;
+            }
+            let mut header = number.to_le_bytes().to_vec();
+            let state = self.last.clone().filter(|_| self.before_last < number);
+            header.push(u8::from(state.is_some()));
+            self.put(from, REPLY, &header, state.as_deref().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that have not
+    /// been received are lost. Ranks that start again with the same directory find the last states that belong together,
+    /// and have little or nothing left to do: whoever would compute anew removes the files.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send). A rank whose process ends before all have finished lets all others fail: they join again.
+    pub fn finish(mut self, mut state: impl FnMut() -> Vec<u8>) -> Result<(), ComputationError> {
+        self.checkpoint(&mut state)?;
+        self.writer.finish()?;
+        for other in self.others() {
+            self.put(other, FINISHED, &[], &[])?;
+        }
+        while !self.others().all(|other| self.has_finished[other]) {
+            self.answer(&mut state)?;
+            // It has said nothing more since.
+            self.inbox.iter_mut().for_each(VecDeque::clear);
+            self.hear(None)?;
+        }
+        // The last thing that it says goes out before its end.
+        Ok(self.endpoint.flush()?)
+    }
+
+    // The endpoint.
+
+    /// Whether the computation goes on.
+    fn check(&mut self) -> Result<(), ComputationError> {
+        self.writer.check()?;
+        match self.ended {
+            Some(rank) => Err(ComputationError::Ended { name: self.name.clone(), rank }),
+            None => Ok(()),
+        }
+    }
+
+    fn rank_of(&self, peer: Peer) -> Option<usize> {
+        self.peers.iter().position(|one| *one == Some(peer))
+    }
+
+    /// Sends something. While there is no room, takes what comes.
+    fn put(
+        &mut self,
+        to: usize,
+        tag: u64,
+        header: &[u8],
+        bytes: &[u8],
+    ) -> Result<(), ComputationError> {
+        let Some(peer) = self.peers[to] else { return Ok(()) };
+        let mut looks = 0;
+        loop {
+            match self.endpoint.try_send_gather(peer, tag, &[header, bytes]) {
+                Ok(()) => return Ok(()),
+                Err(MessageError::Full { .. }) => {}
+                Err(error) => return Err(self.failed(to, error)),
+            }
+            // Nothing that is waited for here is reported.
+            looks += 1;
+            let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
+            self.hear_for(Some(pause))?;
+        }
+    }
+
+    /// Waits until something has come, or until a time, and takes all that is there.
+    fn hear(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.hear_for(left)?;
+        self.check()
+    }
+
+    fn hear_for(&mut self, first: Option<Duration>) -> Result<(), ComputationError> {
+        self.check()?;
+        let mut event = match first {
+            None => self.endpoint.receive_event(Selector::any()).map(Some),
+            Some(time) => self.endpoint.receive_event_timeout(Selector::any(), time),
+        };
+        loop {
+            match event {
+                Ok(None) => return Ok(()),
+                Ok(Some(Event::Received(message))) => {
+                    if let Some(from) = self.rank_of(message.source()) {
+                        self.take(from, message.tag(), message);
+                    }
+                }
+                Ok(Some(Event::Gone { peer, .. })) => {
+                    if let Some(rank) = self.rank_of(peer)
+                        && !self.has_finished[rank]
+                    {
+                        self.ended.get_or_insert(rank);
+                    }
+                }
+                Ok(Some(Event::Came(_))) => {}
+                Err(MessageError::Interrupted) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            event = self.endpoint.try_receive_event(Selector::any());
+        }
+    }
+
+    fn take(&mut self, from: usize, tag: u64, message: OwnedMessage) {
+        let number = || message.first_chunk().copied().map(u64::from_le_bytes);
+        match tag {
+            MESSAGE => self.inbox[from].push_back(message),
+            REQUEST => self.requests.extend(number().map(|number| (from, number))),
+            REPLY => {
+                if let (Some(number), Some(has)) = (number(), message.get(8)) {
+                    let state = (*has == 1).then(|| message[9..].to_vec());
+                    self.replies[from] = Some((number, state));
+                }
+            }
+            FINISHED => self.has_finished[from] = true,
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, rank: usize, error: MessageError) -> ComputationError {
+        match error {
+            MessageError::PeerDied { .. }
+            | MessageError::PeerLeft { .. }
+            | MessageError::PeerCutOff { .. }
+            | MessageError::UnknownPeer => {
+                let rank = *self.ended.get_or_insert(rank);
+                ComputationError::Ended { name: self.name.clone(), rank }
+            }
+            other => other.into(),
+        }
+    }
+}
+
+fn header_bytes(header: Header) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&header.number.to_le_bytes());
+    bytes[8..].copy_from_slice(&header.index.to_le_bytes());
+    bytes
+}
+
+impl fmt::Debug for Computation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Computation")
+            .field("name", &self.name)
+            .field("rank", &self.rank)
+            .field("ranks", &self.ranks())
+            .field("number", &self.number())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The thread that writes checkpoints.
+struct Writer {
+    given: Option<mpsc::SyncSender<Checkpoint>>,
+    written: mpsc::Receiver<Result<Vec<Progress>, CheckpointFileError>>,
+    progress: Vec<Progress>,
+    failed: Option<CheckpointFileError>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(files: Files) -> Result<Self, ComputationError> {
+        // One is written, and one waits.
+        let (given, checkpoints) = mpsc::sync_channel::<Checkpoint>(1);
+        let (answers, written) = mpsc::channel();
+        let write = move || {
+            process::block_all_signals();
+            for checkpoint in checkpoints {
+                let number = checkpoint.mark.number;
+                let done = files.write(&checkpoint).and_then(|()| files.progress(number));
+                let has_failed = done.is_err();
+                if answers.send(done).is_err() || has_failed {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("corewire-checkpoint".to_owned());
+        let thread = thread.spawn(write).map_err(|error| OsError {
+            what: "start the thread that writes checkpoints".into(),
+            errno: error.raw_os_error().unwrap_or_default(),
+        })?;
+        Ok(Self {
+            given: Some(given),
+            written,
+            progress: Vec::new(),
+            failed: None,
+            thread: Some(thread),
+        })
+    }
+
+    /// Waits only if two checkpoints are not written yet.
+    fn write(&mut self, checkpoint: Checkpoint) -> Result<(), ComputationError> {
+        if let Some(given) = &self.given {
+            // If the thread has ended, it has said why before.
+            let _ = given.send(checkpoint);
+        }
+        self.check()
+    }
+
+    /// Fails if a checkpoint could not be written.
+    fn check(&mut self) -> Result<(), ComputationError> {
+        while let Ok(written) = self.written.try_recv() {
+            match written {
+                Ok(progress) => self.progress = progress,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        match &self.failed {
+            Some(error) => Err(error.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What was found out last about the checkpoints of others.
+    fn progress(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.progress)
+    }
+
+    /// Waits until all is written.
+    fn finish(&mut self) -> Result<(), ComputationError> {
+        self.given = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.check()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}

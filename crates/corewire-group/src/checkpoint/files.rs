@@ -1,0 +1,383 @@
+//! The files of checkpoints: one directory for all ranks, one file for each checkpoint.
+//!
+//! ```text
+//!  NAME.RANK.NUMBER
+//!  0  "a checkpoint\0\0\0\0"  16 bytes
+//! 16  version               u32
+//! 20  checksum              u32, CRC-32 of all that follows
+//! 24  length                u64: bytes of the first part
+//! 32  the first part        what the protocol needs, in the format of the crate `postcard`
+//!     the second part       the program's state
+//! ```
+//!
+//! A file is on its disk before it has its name, so a file that has its name is whole. Each is written by its rank alone.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::part::{Mark, recovery_line};
+use crate::file::sync_directory;
+use crate::frame::{Command, decode, encode};
+
+const MAGIC: &[u8; 16] = b"a checkpoint\0\0\0\0";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 32;
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointFileError {
+    /// A system call failed.
+    #[error("cannot {what} {path:?}: {}", io::Error::from_raw_os_error(*errno))]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The error number.
+        errno: i32,
+    },
+    /// The file is not what was once written. Nothing was changed.
+    #[error("{0:?} is damaged, or is not a checkpoint")]
+    Damaged(PathBuf),
+    /// A checkpoint is missing that the state to restore needs.
+    #[error(
+        "a checkpoint of rank {rank} with number {line} or a higher one is missing in {directory:?}"
+    )]
+    Missing {
+        /// Where it should be.
+        directory: PathBuf,
+        /// The rank.
+        rank: usize,
+        /// The lowest number that would do.
+        line: u64,
+    },
+    /// Another version of corewire has written it.
+    #[error("{path:?} has version {found} of the format, and this is version {VERSION}")]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// It belongs to a computation with another number of ranks.
+    #[error("{path:?} belongs to a computation of {found} ranks, this one has {own}")]
+    Ranks {
+        /// The file.
+        path: PathBuf,
+        /// How many ranks its computation has.
+        found: usize,
+        /// How many this one has.
+        own: usize,
+    },
+}
+
+/// The first part of a file.
+#[derive(Debug, Serialize, Deserialize)]
+struct First {
+    rank: usize,
+    mark: Mark<Command>,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone)]
+pub(super) struct Checkpoint {
+    pub(super) mark: Mark<Command>,
+    pub(super) state: Arc<[u8]>,
+}
+
+/// How many messages of each rank a checkpoint of a rank has processed.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) rank: usize,
+    pub(super) number: u64,
+    pub(super) received: Vec<u64>,
+}
+
+/// The files of one rank, which is the only one that writes or removes them.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    directory: PathBuf,
+    name: String,
+    rank: usize,
+    ranks: usize,
+}
+
+fn failed<'a>(
+    what: &'static str,
+    path: &'a Path,
+) -> impl Fn(io::Error) -> CheckpointFileError + Copy + 'a {
+    move |error| CheckpointFileError::Os {
+        what,
+        path: path.to_owned(),
+        errno: error.raw_os_error().unwrap_or_default(),
+    }
+}
+
+impl Files {
+    /// Makes the directory if it does not exist.
+    pub(super) fn open(
+        directory: &Path,
+        name: &str,
+        rank: usize,
+        ranks: usize,
+    ) -> Result<Self, CheckpointFileError> {
+        std::fs::create_dir_all(directory).map_err(failed("make", directory))?;
+        Ok(Self { directory: directory.to_owned(), name: name.to_owned(), rank, ranks })
+    }
+
+    fn path(&self, rank: usize, number: u64) -> PathBuf {
+        self.directory.join(format!("{}.{rank}.{number}", self.name))
+    }
+
+    /// The numbers of all checkpoints of each rank, in their order.
+    fn all(&self) -> Result<BTreeMap<usize, Vec<u64>>, CheckpointFileError> {
+        let failed = failed("list", &self.directory);
+        let mut all: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let name =
+                name.to_str().and_then(|name| name.strip_prefix(&self.name)?.strip_prefix('.'));
+            let Some((rank, number)) = name.and_then(|name| name.split_once('.')) else { continue };
+            if let (Ok(rank), Ok(number)) = (rank.parse(), number.parse()) {
+                all.entry(rank).or_default().push(number);
+            }
+        }
+        all.values_mut().for_each(|numbers| numbers.sort_unstable());
+        Ok(all)
+    }
+
+    /// The number of this rank's newest checkpoint; 0 if there is none.
+    pub(super) fn newest(&self) -> Result<u64, CheckpointFileError> {
+        let all = self.all()?;
+        let of = |rank| all.get(&rank).and_then(|numbers| numbers.last()).copied();
+        Ok(of(self.rank).unwrap_or(0))
+    }
+
+    /// This rank's first checkpoint with this number or a higher one; nothing stands for the beginning. Removes those behind
+    /// it.
+    pub(super) fn restore(&self, line: u64) -> Result<Option<Checkpoint>, CheckpointFileError> {
+        let numbers = self.all()?.remove(&self.rank).unwrap_or_default();
+        let first = numbers.iter().copied().find(|number| line > 0 && *number >= line);
+        if first.is_none() && line > 0 {
+            let (directory, rank) = (self.directory.clone(), self.rank);
+            return Err(CheckpointFileError::Missing { directory, rank, line });
+        }
+        let restored = first.map(|number| self.read(number)).transpose()?;
+        for number in numbers.into_iter().filter(|number| *number > first.unwrap_or(0)) {
+            let path = self.path(self.rank, number);
+            std::fs::remove_file(&path).map_err(failed("remove", &path))?;
+        }
+        sync_directory(&self.path(self.rank, 0)).map_err(failed("write", &self.directory))?;
+        Ok(restored)
+    }
+
+    fn read(&self, number: u64) -> Result<Checkpoint, CheckpointFileError> {
+        let path = self.path(self.rank, number);
+        let bytes = std::fs::read(&path).map_err(failed("read", &path))?;
+        let (first, at) = self.first(&path, &bytes, self.rank)?;
+        let rest = bytes.get(20..24).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
+        if rest != bytes.get(24..).map(crc32fast::hash) {
+            return Err(CheckpointFileError::Damaged(path));
+        }
+        let state = bytes.get(at..).unwrap_or_default().into();
+        Ok(Checkpoint { mark: first.mark, state })
+    }
+
+    /// The first part of a file, and where the second one begins.
+    fn first(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        rank: usize,
+    ) -> Result<(First, usize), CheckpointFileError> {
+        let damaged = || CheckpointFileError::Damaged(path.to_owned());
+        let header = bytes.get(..HEADER_BYTES).filter(|header| header.starts_with(MAGIC));
+        let header = header.ok_or_else(damaged)?;
+        let word = |at: usize| header[at..].first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let length = header[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        if word(16) != VERSION {
+            return Err(CheckpointFileError::Version { path: path.to_owned(), found: word(16) });
+        }
+        let end = usize::try_from(length).ok().and_then(|length| length.checked_add(HEADER_BYTES));
+        let part = end.and_then(|end| bytes.get(HEADER_BYTES..end)).ok_or_else(damaged)?;
+        let first: First =
+            decode(part).filter(|first: &First| first.rank == rank).ok_or_else(damaged)?;
+        let found = first.mark.sent.len();
+        match found == self.ranks {
+            true => Ok((first, HEADER_BYTES + part.len())),
+            false => {
+                Err(CheckpointFileError::Ranks { path: path.to_owned(), found, own: self.ranks })
+            }
+        }
+    }
+
+    /// Writes a checkpoint, and removes files that no state needs any more. When it returns, the checkpoint outlives the
+    /// machine.
+    pub(super) fn write(&self, checkpoint: &Checkpoint) -> Result<(), CheckpointFileError> {
+        let path = self.path(self.rank, checkpoint.mark.number);
+        let new = self.directory.join(format!("{}.{}.new", self.name, self.rank));
+        let first = encode(&First { rank: self.rank, mark: checkpoint.mark.clone() });
+        let length = (first.len() as u64).to_le_bytes();
+        let mut hasher = crc32fast::Hasher::new();
+        for part in [&length[..], &first, &checkpoint.state] {
+            hasher.update(part);
+        }
+        let header = [MAGIC, &VERSION.to_le_bytes()[..], &hasher.finalize().to_le_bytes(), &length];
+        let failed_to_write = failed("write", &new);
+        let mut file = File::create(&new).map_err(failed_to_write)?;
+        for part in [&header.concat(), &first, &checkpoint.state[..]] {
+            file.write_all(part).map_err(failed_to_write)?;
+        }
+        file.sync_all().map_err(failed_to_write)?;
+        std::fs::rename(&new, &path).map_err(failed("name", &path))?;
+        sync_directory(&path).map_err(failed("write", &self.directory))?;
+        self.remove_unneeded()
+    }
+
+    /// No state is restored from a line before the present one.
+    fn remove_unneeded(&self) -> Result<(), CheckpointFileError> {
+        let all = self.all()?;
+        let newest = |rank| all.get(&rank).and_then(|numbers| numbers.last()).copied();
+        let line = recovery_line((0..self.ranks).map(|rank| newest(rank).unwrap_or(0)));
+        let own = all.get(&self.rank).map_or(&[][..], Vec::as_slice);
+        let first = own.iter().copied().find(|number| *number >= line).unwrap_or(0);
+        for number in own.iter().filter(|number| **number < first) {
+            let path = self.path(self.rank, *number);
+            std::fs::remove_file(&path).map_err(failed("remove", &path))?;
+        }
+        Ok(())
+    }
+
+    /// How far the others are, each in its newest checkpoint that has not a higher number than this.
+    pub(super) fn progress(&self, number: u64) -> Result<Vec<Progress>, CheckpointFileError> {
+        let mut found = Vec::new();
+        for (rank, numbers) in self.all()? {
+            let number = numbers.into_iter().rev().find(|one| *one <= number);
+            let Some(number) = number.filter(|_| rank != self.rank && rank < self.ranks) else {
+                continue;
+            };
+            // Its owner may have removed it meanwhile.
+            let path = self.path(rank, number);
+            let Ok(file) = File::open(&path) else { continue };
+            let failed = failed("read", &path);
+            let mut header = [0; HEADER_BYTES];
+            file.read_exact_at(&mut header, 0).map_err(failed)?;
+            let length = header[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+            let most = file.metadata().map_err(failed)?.len();
+            let whole = (HEADER_BYTES as u64).saturating_add(length).min(most);
+            let mut bytes = vec![0; usize::try_from(whole).unwrap_or(HEADER_BYTES)];
+            file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+            let (First { mark, .. }, _) = self.first(&path, &bytes, rank)?;
+            found.push(Progress { rank, number, received: mark.received });
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::part::{Part, PartRules};
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(test: &str) -> Self {
+            let name = format!("corewire-checkpoint-{test}-{}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn files(&self, rank: usize) -> Files {
+            Files::open(&self.0, "heat", rank, 2).unwrap()
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn checkpoint(number: u64) -> Checkpoint {
+        let mut part = Part::new(2, PartRules::default());
+        part.send(1, Command(b"to one".as_slice().into()));
+        part.checkpoint(number);
+        Checkpoint { mark: part.mark().clone(), state: vec![7; 1000].into() }
+    }
+
+    #[test]
+    fn a_file_gives_back_its_checkpoint_and_later_ones_go() {
+        let scratch = Scratch::new("back");
+        let files = scratch.files(0);
+        assert_eq!(files.newest(), Ok(0));
+        assert!(files.restore(0).unwrap().is_none());
+        for number in [2, 5, 6] {
+            files.write(&checkpoint(number)).unwrap();
+        }
+        assert_eq!(files.newest(), Ok(6));
+        let restored = files.restore(3).unwrap().unwrap();
+        assert_eq!((restored.mark, &restored.state[..]), (checkpoint(5).mark, &[7; 1000][..]));
+        assert_eq!(scratch.names(), ["heat.0.2", "heat.0.5"]);
+        assert!(files.restore(0).unwrap().is_none());
+        assert_eq!(scratch.names(), [""; 0]);
+    }
+
+    #[test]
+    fn files_that_no_state_needs_are_removed() {
+        let scratch = Scratch::new("unneeded");
+        let (zero, one) = (scratch.files(0), scratch.files(1));
+        for number in 1..=4 {
+            zero.write(&checkpoint(number)).unwrap();
+        }
+        assert_eq!(scratch.names().len(), 4, "rank 1 has none: all begin again");
+        let mut other = checkpoint(3);
+        other.mark.received[0] = 9;
+        one.write(&other).unwrap();
+        zero.write(&checkpoint(7)).unwrap();
+        assert_eq!(scratch.names(), ["heat.0.3", "heat.0.4", "heat.0.7", "heat.1.3"]);
+        let progress = zero.progress(7).unwrap();
+        let [Progress { rank: 1, number: 3, received }] = &progress[..] else {
+            panic!("{progress:?}")
+        };
+        assert_eq!(received[..], [9, 0]);
+        assert!(zero.progress(2).unwrap().is_empty());
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let scratch = Scratch::new("damaged");
+        let files = scratch.files(0);
+        files.write(&checkpoint(1)).unwrap();
+        let path = scratch.0.join("heat.0.1");
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            let error = files.restore(1).unwrap_err().to_string();
+            assert!(error.contains("heat.0.1"), "{error}");
+            std::fs::write(&path, &whole[..at]).unwrap();
+            let error = files.restore(1).unwrap_err().to_string();
+            assert!(error.contains("heat.0.1"), "{error}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        let other = Files::open(&scratch.0, "heat", 0, 3).unwrap();
+        let error = other.restore(1).unwrap_err();
+        assert_eq!(error, CheckpointFileError::Ranks { path, found: 2, own: 3 });
+    }
+}

@@ -1,0 +1,388 @@
+//! How ranks meet.
+//!
+//! | each rank | says | when it has heard that from all |
+//! |---|---|---|
+//! | 1 | who it is, and which newest checkpoint it has | it knows who they are, and the line |
+//! | 2 | with whom it agrees | it restores its checkpoint, and removes later ones |
+//! | 3 | that it has done so | it begins |
+//!
+//! A rank that ends before the third step, or begins again, is met anew: nothing has changed. One that ends in the third step
+//! lets all meet again.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use corewire::{
+    ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer, Selector, Wait,
+};
+use corewire_os::random_u128;
+use serde::{Deserialize, Serialize};
+
+use super::ComputationError;
+use super::computation::{AGREED, Computation, DONE, HELLO, MESSAGE, REQUEST, Restored};
+use super::files::{Checkpoint, Files};
+use super::part::{Part, PartRules, recovery_line};
+use crate::frame::{decode, encode};
+
+/// How long the call looks for a rank that is not there before it does something else.
+const LOOK_FOR: Duration = Duration::from_millis(2);
+
+/// Builder of a computation, returned by [`Computation::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is joined before `join`"]
+pub struct ComputationBuilder {
+    domain: Domain,
+    name: String,
+    directory: PathBuf,
+    rank: usize,
+    ranks: usize,
+    every: Duration,
+    wait: Wait,
+    timeout: Option<Duration>,
+}
+
+/// What a rank says first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Hello {
+    ranks: usize,
+    /// A random number: which of the processes that have had the rank.
+    life: u64,
+    newest: u64,
+}
+
+/// What a rank says when it has restored its checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Done {
+    /// Of all ranks: which processes have agreed.
+    lives: Vec<u64>,
+    /// The number of the checkpoint that it has restored.
+    number: u64,
+}
+
+/// What is known of another rank.
+#[derive(Debug, Default)]
+struct Other {
+    peer: Option<Peer>,
+    hello: Option<Hello>,
+    /// With which processes it agrees.
+    agrees: Option<Vec<u64>>,
+    done: Option<Done>,
+    /// Messages that have come from a rank that has begun already.
+    early: Vec<(u64, corewire::OwnedMessage)>,
+}
+
+impl ComputationBuilder {
+    pub(super) fn new(
+        domain: &Domain,
+        name: &str,
+        directory: PathBuf,
+        rank: usize,
+        ranks: usize,
+    ) -> Self {
+        Self {
+            domain: domain.clone(),
+            name: name.to_owned(),
+            directory,
+            rank,
+            ranks,
+            every: Duration::from_secs(10),
+            wait: Wait::default(),
+            timeout: None,
+        }
+    }
+
+    /// How often [`Computation::checkpoint_if_due`] takes a checkpoint; all ranks should say the same. Default: 10 s.
+    pub fn every(mut self, time: Duration) -> Self {
+        self.every = time;
+        self
+    }
+
+    /// How calls wait. Default: [`Wait::Adaptive`].
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long the others may take to be there. Default: for ever.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Waits until there is a process for each rank, and restores the last checkpoints that belong together. Returns the
+    /// state of this rank, or nothing at the beginning.
+    ///
+    /// # Errors
+    /// [`ComputationError`]: among others, `Taken` if another process has this rank, and `Timeout`.
+    pub fn join(self) -> Result<(Computation, Option<Vec<u8>>), ComputationError> {
+        if self.rank >= self.ranks {
+            return Err(ComputationError::NoSuchRank { asked: self.rank, size: self.ranks });
+        }
+        let files = Files::open(&self.directory, &self.name, self.rank, self.ranks)?;
+        let deadline =
+            self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
+        loop {
+            if let Some(begun) = self.meeting(&files)?.run(deadline)? {
+                return Ok(begun);
+            }
+        }
+    }
+
+    fn meeting(&self, files: &Files) -> Result<Meeting<'_>, ComputationError> {
+        let endpoint = self.domain.endpoint(&name_of(&self.name, self.rank)).wait(self.wait);
+        let endpoint = match endpoint.peers(4 * self.ranks.max(1)).create() {
+            Err(EndpointError::AlreadyExists(holder)) => {
+                return Err(ComputationError::Taken {
+                    name: self.name.clone(),
+                    rank: self.rank,
+                    holder: holder
+                        .pid
+                        .map_or("another process".to_owned(), |pid| format!("process {pid}")),
+                });
+            }
+            other => other?,
+        };
+        let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
+        let hello = Hello { ranks: self.ranks, life, newest: files.newest()? };
+        let others = (0..self.ranks).map(|_| Other::default()).collect();
+        let files = files.clone();
+        Ok(Meeting { builder: self, endpoint, files, hello, others, agrees: None, done: None })
+    }
+}
+
+/// The name of a rank's endpoint.
+fn name_of(computation: &str, rank: usize) -> String {
+    format!("{computation}.rank.{rank}")
+}
+
+/// A rank that meets the others.
+struct Meeting<'a> {
+    builder: &'a ComputationBuilder,
+    endpoint: Endpoint,
+    files: Files,
+    hello: Hello,
+    /// By rank; the own one is empty.
+    others: Vec<Other>,
+    /// With which processes this one agrees.
+    agrees: Option<Vec<u64>>,
+    /// What it has restored.
+    done: Option<(Done, Option<Checkpoint>)>,
+}
+
+/// What a meeting leads to: nothing if all must meet again.
+type Begun = Option<(Computation, Option<Vec<u8>>)>;
+
+impl Meeting<'_> {
+    fn run(mut self, deadline: Option<(Instant, Duration)>) -> Result<Begun, ComputationError> {
+        loop {
+            self.look_for_others()?;
+            if !self.hear()? {
+                return Ok(None);
+            }
+            self.agree()?;
+            self.restore()?;
+            if self.all(|other| other.done.as_ref().map(|done| &done.lives)) && self.done.is_some()
+            {
+                return self.begin().map(Some);
+            }
+            if let Some((at, after)) = deadline
+                && Instant::now() >= at
+            {
+                let is_missing = |rank: &usize| self.others[*rank].done.is_none();
+                let rank = self.ranks().find(is_missing).unwrap_or_default();
+                return Err(ComputationError::Timeout {
+                    name: self.builder.name.clone(),
+                    rank,
+                    after,
+                });
+            }
+        }
+    }
+
+    /// Whether all others have said this of the processes with which this one agrees.
+    fn all(&self, said: impl Fn(&Other) -> Option<&Vec<u64>>) -> bool {
+        self.agrees.is_some()
+            && self.ranks().all(|rank| said(&self.others[rank]) == self.agrees.as_ref())
+    }
+
+    /// The other ranks.
+    fn ranks(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.builder.rank;
+        (0..self.builder.ranks).filter(move |rank| *rank != own)
+    }
+
+    fn rank_of(&self, peer: Peer) -> Option<usize> {
+        let name = self.endpoint.name_of(peer)?;
+        let rank = name.strip_prefix(&self.builder.name)?.strip_prefix(".rank.")?.parse().ok()?;
+        (rank < self.builder.ranks && rank != self.builder.rank).then_some(rank)
+    }
+
+    fn look_for_others(&mut self) -> Result<(), ComputationError> {
+        for rank in self.ranks() {
+            if self.others[rank].peer.is_some() {
+                continue;
+            }
+            let name = name_of(&self.builder.name, rank);
+            match self.endpoint.peer_when_created(&name, Some(LOOK_FOR)) {
+                Ok(peer) => self.met(rank, peer)?,
+                // It is not there yet, ends, or is stopped.
+                Err(
+                    ConnectError::NotCreated { .. }
+                    | ConnectError::NotFound(_)
+                    | ConnectError::NoAnswer { .. }
+                    | ConnectError::Refused { .. },
+                ) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn met(&mut self, rank: usize, peer: Peer) -> Result<(), ComputationError> {
+        if self.others[rank].peer != Some(peer) {
+            self.others[rank] = Other { peer: Some(peer), ..Other::default() };
+            let frame = encode(&self.hello);
+            self.tell(rank, HELLO, &frame)?;
+        }
+        Ok(())
+    }
+
+    /// These are the first messages on a link, so there is room.
+    fn tell(&mut self, rank: usize, tag: u64, frame: &[u8]) -> Result<(), ComputationError> {
+        let Some(peer) = self.others[rank].peer else { return Ok(()) };
+        match self.endpoint.send(peer, tag, frame) {
+            // Its end is reported by an event.
+            Ok(()) | Err(MessageError::PeerDied { .. } | MessageError::PeerLeft { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// False if all must meet again.
+    fn hear(&mut self) -> Result<bool, ComputationError> {
+        let mut pause = LOOK_FOR;
+        while let Some(event) = self.event(pause)? {
+            pause = Duration::ZERO;
+            match event {
+                Event::Came(peer) => {
+                    if let Some(rank) = self.rank_of(peer) {
+                        self.met(rank, peer)?;
+                    }
+                }
+                Event::Received(message) => {
+                    let peer = message.source();
+                    let Some(rank) = self.rank_of(peer) else { continue };
+                    self.met(rank, peer)?;
+                    let other = &mut self.others[rank];
+                    match message.tag() {
+                        HELLO => {
+                            other.hello = decode(&message);
+                            self.check_size(rank)?;
+                        }
+                        AGREED => other.agrees = decode(&message),
+                        DONE => other.done = decode(&message),
+                        tag @ (MESSAGE | REQUEST) => other.early.push((tag, message)),
+                        _ => {}
+                    }
+                }
+                Event::Gone { peer, .. } => {
+                    let of = self.others.iter_mut().find(|other| other.peer == Some(peer));
+                    if let Some(other) = of {
+                        *other = Other::default();
+                        if self.done.is_some() {
+                            return Ok(false);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn event(
+        &mut self,
+        pause: Duration,
+    ) -> Result<Option<Event<corewire::OwnedMessage>>, ComputationError> {
+        match self.endpoint.receive_event_timeout(Selector::any(), pause) {
+            Err(MessageError::Interrupted) => Ok(None),
+            other => Ok(other?),
+        }
+    }
+
+    /// Whether a rank was told of as many ranks as this one.
+    fn check_size(&self, rank: usize) -> Result<(), ComputationError> {
+        let own = self.builder.ranks;
+        match &self.others[rank].hello {
+            Some(Hello { ranks: its, .. }) if *its != own => {
+                let name = self.builder.name.clone();
+                Err(ComputationError::Size { name, rank, its: *its, own })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What everybody has said, this rank included, once all have.
+    fn hellos(&self) -> Option<Vec<&Hello>> {
+        let hello = |rank: usize| match rank == self.builder.rank {
+            true => Some(&self.hello),
+            false => self.others[rank].hello.as_ref(),
+        };
+        (0..self.builder.ranks).map(hello).collect()
+    }
+
+    /// Says with whom it agrees, whenever that changes.
+    fn agree(&mut self) -> Result<(), ComputationError> {
+        let Some(hellos) = self.hellos() else { return Ok(()) };
+        let lives: Vec<u64> = hellos.iter().map(|hello| hello.life).collect();
+        if self.agrees.as_ref() == Some(&lives) {
+            return Ok(());
+        }
+        let frame = encode(&lives);
+        self.agrees = Some(lives);
+        for rank in self.ranks() {
+            self.tell(rank, AGREED, &frame)?;
+        }
+        Ok(())
+    }
+
+    /// Restores a checkpoint once everybody agrees.
+    fn restore(&mut self) -> Result<(), ComputationError> {
+        let (Some(hellos), Some(lives)) = (self.hellos(), &self.agrees) else { return Ok(()) };
+        if self.done.is_some() || !self.all(|other| other.agrees.as_ref()) {
+            return Ok(());
+        }
+        let line = recovery_line(hellos.iter().map(|hello| hello.newest));
+        let restored = self.files.restore(line)?;
+        let number = restored.as_ref().map_or(0, |checkpoint| checkpoint.mark.number);
+        let done = Done { lives: lives.clone(), number };
+        let frame = encode(&done);
+        self.done = Some((done, restored));
+        for rank in self.ranks() {
+            self.tell(rank, DONE, &frame)?;
+        }
+        Ok(())
+    }
+
+    fn begin(self) -> Result<(Computation, Option<Vec<u8>>), ComputationError> {
+        let Self { builder, endpoint, files, others, done, .. } = self;
+        let (done, checkpoint) = done.unzip();
+        let all = others.iter().filter_map(|other| other.done.as_ref()).chain(&done);
+        let base = all.map(|done| done.number).max().unwrap_or(0);
+        let checkpoint = checkpoint.flatten();
+        let state = checkpoint.as_ref().map(|checkpoint| checkpoint.state.to_vec());
+        let part = match &checkpoint {
+            Some(checkpoint) => Part::restore(checkpoint.mark.clone(), PartRules::default()),
+            None => Part::new(builder.ranks, PartRules::default()),
+        };
+        let restored = Restored {
+            part,
+            base,
+            state: checkpoint.map(|checkpoint| checkpoint.state),
+            peers: others.iter().map(|other| other.peer).collect(),
+            early: others.into_iter().map(|other| other.early).collect(),
+        };
+        let name = builder.name.clone();
+        let computation =
+            Computation::new(name, builder.rank, endpoint, files, builder.every, restored)?;
+        Ok((computation, state))
+    }
+}
