@@ -88,6 +88,17 @@ fn a_replicated_store_survives_the_kill_of_any() {
 }
 
 #[test]
+fn a_computation_survives_the_kill_of_any() {
+    let said = Directory::new("heat").run(env!("CARGO_BIN_EXE_heat_equation"));
+    let lines: Vec<_> = said.lines().collect();
+    for rank in 0..3 {
+        let killed = format!("rank {rank} was killed; a new process goes on from ");
+        assert!(lines[rank].starts_with(&killed), "{said}");
+        assert_eq!(lines[3 + rank], format!("rank {rank}: the same answer"));
+    }
+}
+
+#[test]
 fn a_calculator_is_called_by_each_driver() {
     let directory = Directory::new("calculator");
     let run = |words: &[&str]| {
