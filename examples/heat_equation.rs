@@ -196,20 +196,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let _ = std::fs::remove_dir_all(directory());
     let mut ranks = (0..RANKS).map(Rank::start).collect::<Result<Vec<_>, _>>()?;
-    for rank in 0..RANKS {
-        ranks[rank].wait_for_step(STEPS / 8 * (1 + rank as u64))?;
+    for (rank, process) in ranks.iter_mut().enumerate() {
+        process.wait_for_step(STEPS / 8 * (1 + rank as u64))?;
         // Kills it with SIGKILL.
-        ranks[rank].child.kill()?;
-        ranks[rank].child.wait()?;
-        ranks[rank] = Rank::start(rank)?;
-        let step = ranks[rank].next("at")?;
-        println!(
-            "rank {rank} was killed; a new process goes on {}",
-            match step {
-                0 => "from the beginning",
-                _ => "from a checkpoint",
-            }
-        );
+        process.child.kill()?;
+        process.child.wait()?;
+        *process = Rank::start(rank)?;
+        let from = match process.next("at")? {
+            0 => "the beginning",
+            _ => "a checkpoint",
+        };
+        println!("rank {rank} was killed; a new process goes on from {from}");
     }
     let mut alone = Part::new(0..RANKS * ROWS);
     while alone.step < STEPS {

@@ -1,7 +1,5 @@
 //! `corewire ls`: the channels, endpoints, services and groups that exist.
 
-use std::time::Duration;
-
 use corewire::{ChannelView, EndpointView};
 use corewire_bind::{Bindings, Identity};
 use corewire_group::GroupView;
@@ -44,9 +42,6 @@ clients: objects with the keys pid, uid, gid and driver. These are null if it se
 interface or does not say. Objects of the kind member, one for each member of a group,
 have group, place, pid, leads, accepts, view, members, decided, behind and undecided;
 pid and what follows are null if it does not answer. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).";
-
-/// How long the members of groups may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// List channels, endpoints, services and groups: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
@@ -199,7 +194,7 @@ impl Endpoint {
 impl Member {
     /// The members of a group; those that do not answer come last.
     fn of(group: GroupView) -> impl Iterator<Item = Self> {
-        let most = group.members.iter().map(|seen| seen.decided).max().unwrap_or(0);
+        let most = group.most_decided();
         let name = group.name;
         let answered = group.members.into_iter().map({
             let name = name.clone();
@@ -295,9 +290,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
     let services = services.into_iter().map(|seen| Row::Service(Service::new(seen)));
     let silent = silent.into_iter().map(Row::Silent);
-    // A guest has no endpoint to ask with.
-    let groups = if is_guest { Vec::new() } else { corewire_group::look(&domain, ANSWER_WITHIN)? };
-    let members = groups.into_iter().flat_map(Member::of).map(Row::Member);
+    let members = seen::groups(&domain)?.into_iter().flat_map(Member::of).map(Row::Member);
     let rows: Vec<_> =
         channels.chain(endpoints).chain(services).chain(members).chain(silent).collect();
     if args.json {

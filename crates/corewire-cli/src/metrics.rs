@@ -1,4 +1,4 @@
-//! `corewire metrics`: counters of the channels, endpoints and monitors in the text format of Prometheus.
+//! `corewire metrics`: counters of the channels, endpoints, monitors and groups in the text format of Prometheus.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
+use corewire_group::GroupView;
 use corewire_layout::LINE_BYTES;
 use corewire_monitor::Routes;
 use tiny_http::{Header, Method, Response, Server};
@@ -21,7 +22,7 @@ Examples:
   corewire metrics --file /var/lib/node_exporter/corewire.prom
   corewire metrics --port 9464\n\
 \n\
-Prints the counters of all channels, endpoints and monitors, and all services, once, or writes \
+Prints the counters of all channels, endpoints, monitors and groups, and all services, once, or writes \
 them to FILE, for the textfile collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
 They are looked up for each answer. Senders of a shared channel come and go, \
@@ -43,7 +44,7 @@ fn help() -> String {
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Print the counters of all channels, endpoints and monitors in the text format of Prometheus
+/// Print the counters of all channels, endpoints, monitors and groups in the text format of Prometheus
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -136,7 +137,7 @@ const OF_RECEIVERS: [(&str, &str, &str); 5] = [
 ];
 
 fn text(domain: &Domain) -> Result<String, Failure> {
-    Ok(render(&seen::look_with_monitors(domain)?))
+    Ok(render(&seen::look_and_ask_all(domain)?))
 }
 
 /// The text format, version 0.0.4.
@@ -202,6 +203,7 @@ fn render(seen: &Seen) -> String {
     });
     text.gauge("service_bindings", "Clients that are bound to a service.", bound);
     render_monitors(&seen.monitors, &mut text);
+    render_groups(&seen.groups, &mut text);
     text.0
 }
 
@@ -259,6 +261,39 @@ fn render_monitors(monitors: &[Monitor], text: &mut Text) {
     text.gauge("monitor_links", "Links of a monitor.", links);
     let stored = all().map(|(of, routes)| (of, routes.stored_lines.saturating_mul(LINE_BYTES)));
     text.gauge("monitor_stored_bytes", "Memory of frames that wait at a monitor.", stored);
+}
+
+fn render_groups(groups: &[GroupView], text: &mut Text) {
+    let each = || {
+        groups.iter().flat_map(|group| {
+            group.members.iter().map(move |seen| {
+                let (name, place, pid) = (&group.name, seen.member.place, seen.pid);
+                let labels = format!("{{group=\"{name}\",member=\"{place}\",pid=\"{pid}\"}}");
+                (labels, group, seen)
+            })
+        })
+    };
+    let decided = each().map(|(of, _, seen)| (of, seen.decided));
+    text.counter("group_decided_total", "Entries that a member knows to be decided.", decided);
+    let behind = each().map(|(of, group, seen)| (of, group.most_decided() - seen.decided));
+    text.gauge(
+        "group_behind_entries",
+        "Entries that another member knows, and this one not.",
+        behind,
+    );
+    let undecided = each().map(|(of, _, seen)| (of, seen.undecided));
+    text.gauge("group_undecided", "Commands of a member that are not decided.", undecided);
+    let view = each().map(|(of, _, seen)| (of, seen.view.number));
+    text.gauge("group_view", "The number of the view that a member knows.", view);
+    let members = each().map(|(of, _, seen)| (of, seen.view.members.len()));
+    text.gauge("group_members", "The members of that view.", members);
+    let leads = each().map(|(of, _, seen)| (of, u8::from(seen.view.leader == seen.member)));
+    text.gauge("group_leads", "1 for a member that leads.", leads);
+    let accepts = each().map(|(of, _, seen)| (of, u8::from(seen.view.acceptor == seen.member)));
+    text.gauge("group_accepts", "1 for a member that accepts.", accepts);
+    let silent =
+        groups.iter().map(|group| (format!("{{group=\"{}\"}}", group.name), group.silent.len()));
+    text.gauge("group_silent", "Members that do not answer.", silent);
 }
 
 /// Counters of an endpoint: the metric, the counter's word, what it counts.

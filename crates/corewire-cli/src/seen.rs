@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
 use corewire_bind::{Bindings, Introspection};
+use corewire_group::GroupView;
 use corewire_layout::circuit::monitor_of_name;
 use corewire_monitor::{Asking, Routes};
 use serde::Serialize;
@@ -27,6 +28,7 @@ pub(crate) struct Seen {
     pub(crate) services: Vec<Service>,
     /// In the order of their numbers.
     pub(crate) monitors: Vec<Monitor>,
+    pub(crate) groups: Vec<GroupView>,
     pub(crate) silent: Vec<Silent>,
     /// Why others cannot be looked at.
     pub(crate) unseen: Vec<String>,
@@ -69,14 +71,23 @@ impl Silent {
     }
 }
 
-/// Looks at everything in `domain`, without asking monitors.
+/// Looks at everything in `domain`, without asking monitors and members of groups.
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
     look_and_ask(domain, |name| monitor_of_name(name.as_str()).is_none())
 }
 
-/// The same, and asks monitors, too.
-pub(crate) fn look_with_monitors(domain: &Domain) -> Result<Seen, Failure> {
-    look_and_ask(domain, |_| true)
+/// The same, and asks these, too.
+pub(crate) fn look_and_ask_all(domain: &Domain) -> Result<Seen, Failure> {
+    let seen = look_and_ask(domain, |_| true)?;
+    Ok(Seen { groups: groups(domain)?, ..seen })
+}
+
+/// The groups, as their members say. A guest sees none: it has no endpoint to ask with.
+pub(crate) fn groups(domain: &Domain) -> Result<Vec<GroupView>, Failure> {
+    match domain.is_guest() {
+        true => Ok(Vec::new()),
+        false => Ok(corewire_group::look(domain, TIMEOUT)?),
+    }
 }
 
 fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Result<Seen, Failure> {

@@ -23,12 +23,12 @@ use corewire_os::process;
 
 use crate::agreement::Rules;
 use crate::error::GroupError;
-use crate::file::{Contents, FileId, LogFile};
 use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
 use crate::kept::Kept;
+use crate::log_file::writer::{Done, Writer};
+use crate::log_file::{Contents, FileId, LogFile};
 use crate::member::{MEMBERS_MAX, Member};
 use crate::replica::{Input, Output, Publication, Replica};
-use crate::writer::{Done, Writer};
 
 /// How long a view may be on its way from a living member to this one.
 const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
@@ -561,16 +561,15 @@ impl Engine {
     fn take(&mut self, from: Peer, frame: Frame) {
         let member = self.peers.get(&from).copied().flatten();
         match (frame, member) {
-            (Frame::Hello(_, file), None) if file != self.file => {
-                // Whoever would be a member ends; the members go on.
-                if !self.is_member() {
-                    self.failed = Some(GroupError::OtherFile {
-                        name: self.name.clone(),
-                        its: file.map(|file| file.path),
-                        given: self.file.as_ref().map(|file| file.path.clone()),
-                    });
-                }
+            // Whoever would be a member ends; the members go on.
+            (Frame::Hello(_, file), None) if file != self.file && !self.is_member() => {
+                self.failed = Some(GroupError::OtherFile {
+                    name: self.name.clone(),
+                    its: file.map(|file| file.path),
+                    given: self.file.as_ref().map(|file| file.path.clone()),
+                });
             }
+            (Frame::Hello(_, file), None) if file != self.file => {}
             (Frame::Hello(member, _), None) => self.met(from, member),
             (Frame::Message(message), Some(member)) => {
                 self.handle(Input::Message(member, message));

@@ -8,7 +8,7 @@ use corewire::{
     OsError, ReceiveError, SendError,
 };
 
-use crate::file::LogFileError;
+use crate::log_file::LogFileError;
 use crate::member::MEMBERS_MAX;
 
 /// Why a process has not become a member.

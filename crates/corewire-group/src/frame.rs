@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::file::FileId;
+use crate::log_file::FileId;
 use crate::member::{Member, View};
 use crate::replica::{Message, Publication};
 

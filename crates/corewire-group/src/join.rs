@@ -25,8 +25,8 @@ use corewire_os::random_u128;
 
 use crate::engine::{Engine, channel_of, name_of, place_of};
 use crate::error::JoinGroupError;
-use crate::file::FileId;
 use crate::group::Group;
+use crate::log_file::FileId;
 use crate::member::{MEMBERS_MAX, Member};
 
 /// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the

@@ -41,7 +41,7 @@
 //! | `kept` | the entries that a member keeps, and the snapshot before them |
 //! | `replica` | a member's part: proposer, leader, acceptor, learner |
 //! | `engine` | a replica, with the endpoint and the channel that it speaks by |
-//! | `file`, `writer` | the file of a log, and the thread that writes it |
+//! | `log_file` | the file of a log, and the thread that writes it |
 //! | `join` | how a process becomes a member |
 //! | `group`, `decided`, `machine`, `look` | what programs call |
 //! | `collective` | collective calls |
@@ -95,16 +95,15 @@ mod collective;
 mod decided;
 mod engine;
 mod error;
-mod file;
 mod frame;
 mod group;
 mod join;
 mod kept;
+mod log_file;
 mod look;
 mod machine;
 mod member;
 mod replica;
-mod writer;
 
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
@@ -118,11 +117,11 @@ pub use checkpoint::{
 pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Value};
 pub use decided::{Decided, DecidedEntry, Decision};
 pub use error::{GroupError, JoinGroupError};
-pub use file::LogFileError;
 pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;
 pub use kept::Snapshot;
+pub use log_file::LogFileError;
 pub use look::{GroupView, look};
 pub use machine::{Replicated, StateMachine};
 pub use member::{MEMBERS_MAX, Member, View};

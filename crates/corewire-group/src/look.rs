@@ -22,6 +22,14 @@ pub struct GroupView {
     pub silent: Vec<u8>,
 }
 
+impl GroupView {
+    /// How many entries the member that knows most knows to be decided.
+    #[must_use]
+    pub fn most_decided(&self) -> u64 {
+        self.members.iter().map(|seen| seen.decided).max().unwrap_or(0)
+    }
+}
+
 /// Asks all members of all groups of a domain. Waits for at most `within`.
 ///
 /// # Errors

@@ -161,7 +161,10 @@ enum Line {
     Steps(u64),
 }
 
-fn parse(line: &str) -> Option<(usize, Line)> {
+/// Which rank has written what.
+type Said = (usize, Line);
+
+fn parse(line: &str) -> Option<Said> {
     let (kind, rest) = line.split_once(' ')?;
     let numbers: Vec<u64> = rest
         .split(|one: char| !one.is_ascii_digit())
@@ -187,7 +190,7 @@ struct Scene {
     scratch: Scratch,
     seed: u64,
     children: Vec<Child>,
-    lines: (Sender<(usize, Line)>, Receiver<(usize, Line)>),
+    lines: (Sender<Said>, Receiver<Said>),
     /// The states that were restored last.
     restored: Vec<Option<Counts>>,
     steps: Vec<u64>,

@@ -79,8 +79,8 @@ impl Ranks {
     }
 
     fn newest(&self, rank: usize) -> u64 {
-        let written = self.checkpoints[rank].iter().take(self.written[rank]);
-        written.last().map_or(0, |one| one.mark.number)
+        let mut written = self.checkpoints[rank].iter().take(self.written[rank]);
+        written.next_back().map_or(0, |one| one.mark.number)
     }
 
     fn line(&self) -> u64 {
@@ -115,8 +115,8 @@ impl Ranks {
     /// What a rank would find out by looking at another one's files.
     fn seen(&self, rank: usize, other: usize) -> Option<(u64, u64)> {
         let written = self.checkpoints[other].iter().take(self.written[other]);
-        let marks = written.map(|one| &one.mark);
-        marks.last().map(|mark| (mark.number, mark.received[rank]))
+        let mut marks = written.map(|one| &one.mark);
+        marks.next_back().map(|mark| (mark.number, mark.received[rank]))
     }
 
     fn end(&mut self, rules: PartRules) {

@@ -1,4 +1,4 @@
-//! `corewire top`: rates on the channels, endpoints and monitors of this user.
+//! `corewire top`: rates on the channels, endpoints, monitors and groups of this user.
 
 pub(crate) mod rates;
 mod screen;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
-use self::rates::{Channel, Endpoint, Look, Monitor, Watcher};
+use self::rates::{Channel, Endpoint, Group, Look, Monitor, Watcher};
 use self::screen::Screen;
 use self::view::{COLUMNS, Sort, View};
 use crate::failure::Failure;
@@ -20,16 +20,17 @@ Examples:
   corewire top
   corewire top --once --json\n\
 \n\
-Columns: the channel, endpoint or monitor; a receiver's row in the channel; a peer of the \
-endpoint, with a line for what comes from it and one for what goes to it; or a link of the \
-monitor, with its circuits; the process; messages per second, of a monitor the frames that \
-it forwards; payload bytes per second; lag: how many messages a receiver is \
+Columns: the channel, endpoint, monitor or group; a receiver's row in the channel; a peer of the \
+endpoint, with a line for what comes from it and one for what goes to it; a link of the \
+monitor, with its circuits; or a member of the group, with its roles; the process; messages \
+per second, of a monitor the frames that it forwards, of a group the entries that are decided; payload bytes per second; lag: how many messages a receiver is \
 behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
-until a receive asks for them, of a monitor the lines of 64 bytes that wait there; waits and \
+until a receive asks for them, of a monitor the lines of 64 bytes that wait there, of a \
+member the entries that others know and it does not; waits and \
 wakes: how often per second it waited, and woke \
 others; drops: messages missed or discarded, and receivers that were evicted, or \
 removed because their memory held impossible values, as peers are; deaths: receivers \
-or peers that died. Drops and deaths count from the creation of the channel or \
+or peers that died, or members of the present view. Drops and deaths count from the creation of the channel or \
 endpoint. A narrow terminal shows fewer columns.\n\
 \n\
 On a channel, bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
@@ -40,11 +41,11 @@ top reads the memory of the processes that take part. Once an interval it asks t
 process of each channel and endpoint for that memory, but not the thread that sends.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
-/ filters by name, enter shows or hides receivers, peers and links, j and k or the arrows scroll.\n\
+/ filters by name, enter shows or hides receivers, peers, links and members, j and k or the arrows scroll.\n\
 \n\
 --once looks twice, an interval apart, prints the rates, and ends. --json prints an \
 object with the keys interval_s, unseen (why something cannot be seen), channels, \
-endpoints and monitors. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+endpoints, monitors and groups. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
 estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
 wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
 row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
@@ -53,9 +54,12 @@ messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, wakes_per_s, ke
 kept_bytes, budget_bytes, drops, deaths, is_asleep and peers: objects with the keys name, \
 pid, sent and received (objects with the keys messages_per_s and bytes_per_s), kept and \
 kept_bytes. monitors holds objects with the keys monitor (its number), pid, circuits, \
-frames_per_s, stored_lines and links: objects with the keys to and circuits.";
+frames_per_s, stored_lines and links: objects with the keys to and circuits. groups \
+holds objects with the keys group, view, decided, decided_per_s, behind, ended (members of \
+the view that have), members (objects with the keys place, pid, leads, accepts, behind and \
+undecided) and silent (places of members that do not answer).";
 
-/// Watch channels, endpoints and monitors: rates, lag, waits, drops, deaths
+/// Watch channels, endpoints, monitors and groups: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -83,6 +87,7 @@ struct Report {
     channels: Vec<Channel>,
     endpoints: Vec<Endpoint>,
     monitors: Vec<Monitor>,
+    groups: Vec<Group>,
 }
 
 /// Seconds between two looks.
@@ -110,11 +115,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     wait_readable(&[], Some(Instant::now() + interval.saturating_sub(took)))?;
     let look = watcher.look()?;
     if args.json {
-        let Look { mut channels, mut endpoints, mut monitors, unseen } = look;
+        let Look { mut channels, mut endpoints, mut monitors, mut groups, unseen } = look;
         channels.retain(|channel| channel.name.contains(&view.filter));
         endpoints.retain(|endpoint| endpoint.name.contains(&view.filter));
         monitors.retain(|one| format!("monitor {}", one.monitor).contains(&view.filter));
-        let report = Report { interval_s: args.interval, unseen, channels, endpoints, monitors };
+        groups.retain(|one| format!("group {}", one.group).contains(&view.filter));
+        let interval_s = args.interval;
+        let report = Report { interval_s, unseen, channels, endpoints, monitors, groups };
         return output::print_json(&report);
     }
     let lines = view.lines(&look);

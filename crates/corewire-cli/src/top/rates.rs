@@ -1,9 +1,10 @@
-//! Rates: the difference between two looks at the channels, endpoints and monitors.
+//! Rates: the difference between two looks at the channels, endpoints, monitors and groups.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use corewire::{ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView};
+use corewire_group::GroupView;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -97,6 +98,37 @@ pub(crate) struct Link {
     pub(crate) circuits: usize,
 }
 
+/// A group, with its rate since the look before.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Group {
+    pub(crate) group: String,
+    /// The number of the view, as the member says that knows the latest one.
+    pub(crate) view: u64,
+    /// Entries that are decided, as the member says that knows most.
+    pub(crate) decided: u64,
+    pub(crate) decided_per_s: f64,
+    /// By how many entries the member that knows least is behind.
+    pub(crate) behind: u64,
+    /// Members of the view whose processes have ended.
+    pub(crate) ended: usize,
+    pub(crate) members: Vec<Member>,
+    /// The places of members that do not answer.
+    pub(crate) silent: Vec<u8>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Member {
+    pub(crate) place: u8,
+    pub(crate) pid: u32,
+    pub(crate) leads: bool,
+    pub(crate) accepts: bool,
+    /// By how many entries it is behind.
+    pub(crate) behind: u64,
+    /// Its own commands that are not decided.
+    pub(crate) undecided: u64,
+}
+
 /// Messages in one direction, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Flow {
@@ -110,6 +142,7 @@ pub(crate) struct Look {
     pub(crate) channels: Vec<Channel>,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) monitors: Vec<Monitor>,
+    pub(crate) groups: Vec<Group>,
     /// Why others cannot be seen.
     pub(crate) unseen: Vec<String>,
 }
@@ -134,6 +167,8 @@ pub(crate) struct Watcher {
     endpoints: Before<EndpointView>,
     /// The frames of monitors, by number and process.
     frames: BTreeMap<(usize, u32), (u64, Instant)>,
+    /// The decided entries of groups, by name.
+    decided: BTreeMap<String, (u64, Instant)>,
 }
 
 /// The views of the look before, by name, and when they were taken.
@@ -141,14 +176,19 @@ type Before<View> = BTreeMap<String, (View, Instant)>;
 
 impl Watcher {
     pub(crate) fn new(domain: Domain) -> Self {
-        let (channels, endpoints, frames) = (Before::new(), Before::new(), BTreeMap::new());
-        Self { domain, channels, endpoints, frames }
+        Self {
+            domain,
+            channels: Before::new(),
+            endpoints: Before::new(),
+            frames: BTreeMap::new(),
+            decided: BTreeMap::new(),
+        }
     }
 
-    /// The channels, endpoints and monitors, with their rates since the last call.
+    /// The channels, endpoints, monitors and groups, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
-        let Seen { channels, endpoints, monitors, silent, mut unseen, .. } =
-            seen::look_with_monitors(&self.domain)?;
+        let Seen { channels, endpoints, monitors, groups, silent, mut unseen, .. } =
+            seen::look_and_ask_all(&self.domain)?;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
@@ -171,10 +211,16 @@ impl Watcher {
             let before = self.frames.get(&(monitor.routes.monitor, monitor.pid));
             Monitor::between(before.map(|(before, at)| (*before, since(at))), monitor)
         };
+        let of_group = |view: &GroupView| {
+            let before = self.decided.get(&view.name);
+            Group::between(before.map(|(before, at)| (*before, since(at))), view)
+        };
         let look = Look {
             channels: channels.iter().map(of_channel).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
             monitors: monitors.iter().map(of_monitor).collect(),
+            // Those of which nobody has answered are seen as endpoints.
+            groups: groups.iter().filter(|view| !view.members.is_empty()).map(of_group).collect(),
             unseen,
         };
         let kept = |name: &String| name.clone();
@@ -185,6 +231,8 @@ impl Watcher {
             ((monitor.routes.monitor, monitor.pid), (monitor.routes.frames, now))
         };
         self.frames = monitors.into_iter().map(frames).collect();
+        let decided = |view: &GroupView| (view.name.clone(), (view.most_decided(), now));
+        self.decided = groups.iter().map(decided).collect();
         Ok(look)
     }
 
@@ -331,6 +379,36 @@ impl Monitor {
             links: links
                 .map(|link| Link { to: link.to.clone(), circuits: link.circuits })
                 .collect(),
+        }
+    }
+}
+
+impl Group {
+    /// With the decided entries of the look before, and the seconds since then.
+    fn between(before: Option<(u64, f64)>, now: &GroupView) -> Self {
+        let decided = now.most_decided();
+        let latest = now.members.iter().max_by_key(|seen| seen.view.number);
+        let members: Vec<Member> = now
+            .members
+            .iter()
+            .map(|seen| Member {
+                place: seen.member.place,
+                pid: seen.pid,
+                leads: seen.view.leader == seen.member,
+                accepts: seen.view.acceptor == seen.member,
+                behind: decided - seen.decided,
+                undecided: seen.undecided,
+            })
+            .collect();
+        Self {
+            group: now.name.clone(),
+            view: latest.map_or(0, |seen| seen.view.number),
+            decided,
+            decided_per_s: before.map_or(0.0, |(before, s)| per_second(before, decided, s)),
+            behind: members.iter().map(|member| member.behind).max().unwrap_or(0),
+            ended: latest.map_or(0, |seen| seen.ended.len()),
+            members,
+            silent: now.silent.clone(),
         }
     }
 }

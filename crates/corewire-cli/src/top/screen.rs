@@ -199,7 +199,7 @@ impl Screen {
 
     /// The first line: as much of it as fits, the most important parts first.
     fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
-        let Look { channels, endpoints, monitors, .. } = &self.look;
+        let Look { channels, endpoints, monitors, groups, .. } = &self.look;
         let receivers = channels.iter().map(|channel| channel.receivers.len()).sum();
         let paused = if self.is_paused { " PAUSED" } else { "" };
         let mut text = format!(
@@ -212,6 +212,7 @@ impl Screen {
             (!endpoints.is_empty())
                 .then(|| units::counted(endpoints.len(), "endpoint", "endpoints")),
             (!monitors.is_empty()).then(|| units::counted(monitors.len(), "monitor", "monitors")),
+            (!groups.is_empty()).then(|| units::counted(groups.len(), "group", "groups")),
             (hidden > 0).then_some(more),
             (!self.view.filter.is_empty() && !self.is_typing)
                 .then(|| format!("named *{}*", self.view.filter)),

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::rates::{Channel, Endpoint, Flow, Link, Look, Monitor, Peer, Rates, Receiver};
+use super::rates::{
+    Channel, Endpoint, Flow, Group, Link, Look, Member, Monitor, Peer, Rates, Receiver,
+};
 use crate::units;
 
 /// What the lines are sorted by.
@@ -59,6 +61,7 @@ enum Named<'a> {
     Channel(&'a Channel),
     Endpoint(&'a Endpoint),
     Monitor(&'a Monitor),
+    Group(&'a Group),
 }
 
 impl<'a> Named<'a> {
@@ -67,6 +70,7 @@ impl<'a> Named<'a> {
             Self::Channel(channel) => (&channel.name).into(),
             Self::Endpoint(endpoint) => (&endpoint.name).into(),
             Self::Monitor(monitor) => format!("monitor {}", monitor.monitor).into(),
+            Self::Group(group) => format!("group {}", group.group).into(),
         }
     }
 
@@ -77,6 +81,9 @@ impl<'a> Named<'a> {
             Self::Monitor(Monitor { frames_per_s, .. }) => {
                 Rates { messages_per_s: *frames_per_s, ..Rates::default() }
             }
+            Self::Group(Group { decided_per_s, .. }) => {
+                Rates { messages_per_s: *decided_per_s, ..Rates::default() }
+            }
         }
     }
 
@@ -86,6 +93,7 @@ impl<'a> Named<'a> {
             Self::Channel(channel) => [channel.lag, channel.drops, channel.deaths],
             Self::Endpoint(endpoint) => [endpoint.kept, endpoint.drops, endpoint.deaths],
             Self::Monitor(monitor) => [monitor.stored_lines as u64, 0, 0],
+            Self::Group(group) => [group.behind, 0, group.ended as u64],
         }
     }
 
@@ -94,6 +102,7 @@ impl<'a> Named<'a> {
             Self::Channel(channel) => (channel.pid, String::new()),
             Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep).to_owned()),
             Self::Monitor(monitor) => (monitor.pid, format!(", {}", circuits(monitor.circuits))),
+            Self::Group(group) => (0, format!(", view {}", group.view)),
         };
         let [_, drops, deaths] = self.counts();
         let mut cells = cells(format!("{}{state}", self.name()), pid, &self.rates(), self.counts());
@@ -101,6 +110,12 @@ impl<'a> Named<'a> {
             // The rest is counted for its endpoint.
             cells[BYTES].clear();
             cells.truncate(LAG + 1);
+        }
+        if let Self::Group(_) = self {
+            // Its members have processes.
+            for column in [PID, BYTES, WAITS, WAKES, DROPS] {
+                cells[column].clear();
+            }
         }
         Line { cells, is_part: false, is_bad: drops > 0 || deaths > 0 }
     }
@@ -111,6 +126,14 @@ impl<'a> Named<'a> {
             Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
             Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
             Self::Monitor(monitor) => monitor.links.iter().map(of_link).collect(),
+            Self::Group(group) => {
+                let silent = group.silent.iter().map(|place| Line {
+                    cells: vec![format!("  member {place} does not answer")],
+                    is_part: true,
+                    is_bad: true,
+                });
+                group.members.iter().map(of_member).chain(silent).collect()
+            }
         }
     }
 }
@@ -139,14 +162,20 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
     ("deaths", true),
 ];
 
-/// Places of two of them.
+/// Places of some of them.
+const PID: usize = 1;
+const MESSAGES: usize = 2;
 const BYTES: usize = 3;
 const LAG: usize = 4;
+const WAITS: usize = 5;
+const WAKES: usize = 6;
+const DROPS: usize = 7;
 
 /// A line of the table.
 pub(super) struct Line {
     pub(super) cells: Vec<String>,
-    /// A receiver of the channel above, a peer of the endpoint above, or a link of the monitor above.
+    /// A receiver of the channel above, a peer of the endpoint above, a link of the monitor above, or a member of the
+    /// group above.
     pub(super) is_part: bool,
     /// Messages, receivers or peers were dropped, or one of these died.
     pub(super) is_bad: bool,
@@ -166,6 +195,7 @@ impl View {
         let channels = look.channels.iter().map(Named::Channel);
         let named = channels.chain(look.endpoints.iter().map(Named::Endpoint));
         let named = named.chain(look.monitors.iter().map(Named::Monitor));
+        let named = named.chain(look.groups.iter().map(Named::Group));
         let mut shown: Vec<_> = named.filter(|named| named.name().contains(&self.filter)).collect();
         shown.sort_by(|&a, &b| {
             let by_amount = self.sort.of(b).total_cmp(&self.sort.of(a));
@@ -210,6 +240,26 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
 
 fn of_link(link: &Link) -> Line {
     let cells = vec![format!("  {}, {}", units::printable(&link.to), circuits(link.circuits))];
+    Line { cells, is_part: true, is_bad: false }
+}
+
+fn of_member(member: &Member) -> Line {
+    let Member { place, pid, leads, accepts, behind, undecided } = member;
+    let roles = match (leads, accepts) {
+        (true, true) => ", leads and accepts",
+        (true, false) => ", leads",
+        (false, true) => ", accepts",
+        (false, false) => "",
+    };
+    let own = match undecided {
+        0 => String::new(),
+        count => format!(", {count} undecided"),
+    };
+    let name = format!("  member {place}{roles}{own}");
+    let mut cells = cells(name, *pid, &Rates::default(), [*behind, 0, 0]);
+    cells[MESSAGES].clear();
+    cells[BYTES].clear();
+    cells.truncate(LAG + 1);
     Line { cells, is_part: true, is_bad: false }
 }
 
@@ -322,6 +372,41 @@ mod tests {
                 "monitor 2, 3 circuits|7|12.3k||9",
                 "  monitor 1, 3 circuits",
                 "  process 12, 1 circuit"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_group_says_who_leads_and_who_is_behind() {
+        let member = |place, behind| Member {
+            place,
+            pid: 70 + u32::from(place),
+            leads: place == 0,
+            accepts: place == 1,
+            behind,
+            undecided: u64::from(place),
+        };
+        let group = Group {
+            group: "orders".into(),
+            view: 3,
+            decided: 100,
+            decided_per_s: 12_345.0,
+            behind: 5,
+            ended: 1,
+            members: vec![member(0, 0), member(1, 5)],
+            silent: vec![2],
+        };
+        let look = Look { groups: vec![group], ..Look::default() };
+        let filter = "orders".to_owned();
+        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            [
+                "group orders, view 3||12.3k||5||||1",
+                "  member 0, leads|70|||0",
+                "  member 1, accepts, 1 undecided|71|||5",
+                "  member 2 does not answer",
             ]
         );
     }

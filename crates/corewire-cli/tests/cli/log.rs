@@ -1,4 +1,4 @@
-//! `log`, and groups in `ls`.
+//! `log`, and groups in `ls`, `top` and `metrics`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -80,10 +80,49 @@ fn ls_shows_the_members_with_their_roles() {
     let title = text.lines().find(|line| line.starts_with("group ")).unwrap();
     let words: Vec<_> = title.split_whitespace().collect();
     assert_eq!(words, ["group", "member", "pid", "role", "view", "decided", "behind", "undecided"]);
+    let top = scratch.run("top --once --json --interval 0.05 --filter orders").json();
+    let [group] = &top["groups"].as_array().unwrap()[..] else { panic!("{top}") };
+    assert_eq!((&group["group"], &group["decided"]), (&"orders".into(), &1.into()));
+    assert_eq!(group["members"].as_array().unwrap().len(), 3);
+    let leads = |member: &&Value| member["leads"] == true;
+    assert_eq!(group["members"].as_array().unwrap().iter().filter(leads).count(), 1);
+    let top = scratch.run("top --once --interval 0.05 --filter orders").text().to_owned();
+    assert!(top.lines().any(|line| line.starts_with("group orders, view ")), "{top}");
+    assert!(top.lines().any(|line| line.starts_with("  member 2")), "{top}");
+    let metrics = scratch.run("metrics").text().to_owned();
+    let of = |name: &str| {
+        let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        let lines = lines.filter(|line| line.starts_with("{group=\"orders\",member="));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    assert_eq!((of("corewire_group_decided_total"), of("corewire_group_leads")), (3, 1));
     for member in staying {
         member.signal(Signal::TERM);
         member.finish();
     }
+}
+
+#[test]
+fn a_file_outlives_all_members() {
+    let scratch = Scratch::new("log-file");
+    let file = scratch.temporary().join("log").display().to_string();
+    let run = |input: &str| {
+        let mut running = Running::start(
+            scratch.command(&format!("log orders --file {file}")).stdin(Stdio::piped()),
+        );
+        running.input().write_all(input.as_bytes()).unwrap();
+        running.finish()
+    };
+    run("one\ntwo\n").expect_code(0);
+    let all = run("three\n");
+    assert_eq!(all.text(), "one\ntwo\nthree\n", "{}", all.errors);
+    std::fs::write(&file, "a letter").unwrap();
+    run("four\n").expect_line(1, "is not the file of a log");
+    scratch.run("log orders --file no/such/file").expect_line(1, "cannot find the directory of");
+    let member = stay(&scratch);
+    run("four\n").expect_line(1, "has its log in memory only, not in");
+    member.signal(Signal::TERM);
+    member.finish();
 }
 
 #[test]

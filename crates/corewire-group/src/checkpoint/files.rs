@@ -22,8 +22,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::part::{Mark, recovery_line};
-use crate::file::sync_directory;
 use crate::frame::{Command, decode, encode};
+use crate::log_file::sync_directory;
 
 const MAGIC: &[u8; 16] = b"a checkpoint\0\0\0\0";
 const VERSION: u32 = 1;

@@ -10,9 +10,9 @@ use corewire::OsError;
 use corewire_os::process;
 
 use crate::error::GroupError;
-use crate::file::{LogFile, LogFileError};
 use crate::frame::Command;
 use crate::kept::Snapshot;
+use crate::log_file::{LogFile, LogFileError};
 use crate::replica::{Entry, Publication};
 
 /// For how long the acceptor before may have the file. It gives it up as soon as it knows the view.

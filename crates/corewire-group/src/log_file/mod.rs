@@ -29,6 +29,8 @@
 //! | another acceptor begins | nothing; what the one before had written and not published is cut off |
 //! | the acceptor's program truncates the log | a new file, `PATH.new`, with the snapshot and the entries behind it, which takes the place of the old one |
 
+pub(crate) mod writer;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -46,7 +48,9 @@ use crate::replica::Entry;
 
 const MAGIC: &[u8; 16] = b"corewire's log\n\0";
 const VERSION: u32 = 1;
-const HEADER_BYTES: u64 = 40;
+const HEADER_BYTES: usize = 40;
+/// Where the first record is.
+const FIRST: u64 = HEADER_BYTES as u64;
 const RECORD_HEADER_BYTES: usize = 24;
 
 /// Why the file of a group's log cannot be used.
@@ -287,7 +291,7 @@ impl LogFile {
             path: path.to_owned(),
             file,
             marks: Marks { mark: 0, seed: 0 },
-            length: HEADER_BYTES,
+            length: FIRST,
             next: 0,
         };
         let length = log.read(each)?;
@@ -301,8 +305,8 @@ impl LogFile {
         (&self.file).rewind().map_err(failed)?;
         let end = self.file.metadata().map_err(failed)?.len();
         let mut reader = BufReader::with_capacity(1 << 20, &self.file);
-        let mut header = [0; HEADER_BYTES as usize];
-        let is_whole = end >= HEADER_BYTES;
+        let mut header = [0; HEADER_BYTES];
+        let is_whole = end >= FIRST;
         if is_whole {
             reader.read_exact(&mut header).map_err(failed)?;
         }
@@ -319,13 +323,13 @@ impl LogFile {
         }
         self.marks = Marks { mark: word(&header, 20), seed: word(&header, 24) };
         let whole = long(&header, 32);
-        let (mut at, mut next) = (HEADER_BYTES, 0);
+        let (mut at, mut next) = (FIRST, 0);
         let mut bytes = Vec::new();
         while let Some(length) =
             read_record(&mut reader, self.marks, end - at, &mut bytes).map_err(failed)?
         {
             match postcard::from_bytes(&bytes) {
-                Ok(Content::Snapshot(snapshot)) if at == HEADER_BYTES => {
+                Ok(Content::Snapshot(snapshot)) if at == FIRST => {
                     next = snapshot.next;
                     each(at, Content::Snapshot(snapshot));
                 }
@@ -449,10 +453,10 @@ impl LogFile {
         file.set_len(0).map_err(failed)?;
         let random =
             random_u128().map_err(|error| failed(io::Error::from_raw_os_error(error.errno)))?;
-        let [mark, seed] = [0, 32].map(|shift| (random >> shift) as u32);
-        let marks = Marks { mark, seed };
+        let random = random.to_le_bytes();
+        let marks = Marks { mark: word(&random, 0), seed: word(&random, 4) };
         let mut writer = BufWriter::with_capacity(1 << 20, &file);
-        writer.write_all(&[0; HEADER_BYTES as usize]).map_err(failed)?;
+        writer.write_all(&[0; HEADER_BYTES]).map_err(failed)?;
         let next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
         if let Some(snapshot) = snapshot {
             let mut buffer = Vec::new();
@@ -463,11 +467,11 @@ impl LogFile {
         writer.flush().map_err(failed)?;
         drop(writer);
         let length = file.metadata().map_err(failed)?.len();
-        let mut header = [0; HEADER_BYTES as usize];
+        let mut header = [0; HEADER_BYTES];
         header[..16].copy_from_slice(MAGIC);
         header[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        header[20..24].copy_from_slice(&mark.to_le_bytes());
-        header[24..28].copy_from_slice(&seed.to_le_bytes());
+        header[20..24].copy_from_slice(&marks.mark.to_le_bytes());
+        header[24..28].copy_from_slice(&marks.seed.to_le_bytes());
         header[32..].copy_from_slice(&length.to_le_bytes());
         let sum = checksum(0, &[&header[..28], &header[32..]]);
         header[28..32].copy_from_slice(&sum.to_le_bytes());
