@@ -1,11 +1,13 @@
 //! Results that need more cores than most machines have: the rings' own code, counted on a model of
-//! coherent caches.
+//! coherent caches; and what ZIMP's macro-benchmarks would cost with a core for each role.
 
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::rings::{self, Figures, Ring};
 use corewire_coherence::scheduler::Rhythm;
 
 use crate::failure::{Doing, Failure};
+use crate::protocols::Protocol;
+use crate::protocols::results::OnModel;
 use crate::results::Model;
 
 /// Numbers of receivers.
@@ -50,4 +52,32 @@ fn row(ring: &str, receivers: u32) -> Result<Model, Failure> {
         read_modify_writes: a_message(sum(|counts| counts.modifies)),
         stream_ns: a_message(time_ns),
     })
+}
+
+/// A protocol with 48-byte messages, every role on a core of its own.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub(crate) fn count_flow(protocol: Protocol, nodes: &[u32]) -> Result<Vec<OnModel>, Failure> {
+    let mut rows = Vec::new();
+    for &nodes in nodes {
+        for ring in ["barrelfish_mp", "zimp", "corewire"] {
+            let whole = match protocol {
+                Protocol::Paxos => rings::agreement(nodes, |receivers| make(ring, receivers))?,
+                Protocol::Checkpoint => rings::gathering(nodes, |receivers| make(ring, receivers))?,
+            };
+            let made = whole.measure(Machine::default(), Rhythm::Stream, ROUNDS * SLOTS, 0);
+            let figures = made.doing("run the model")?;
+            let sum = |of: fn(&Counts) -> u64| {
+                of(&figures.sender) + figures.receivers.iter().map(of).sum::<u64>()
+            };
+            let each = |total: u64| total as f64 / figures.messages as f64;
+            rows.push(OnModel {
+                ring: ring.to_owned(),
+                nodes,
+                each_ns: each(figures.time_ns),
+                transfers: each(sum(Counts::transfers)),
+                read_modify_writes: each(sum(|counts| counts.modifies)),
+            });
+        }
+    }
+    Ok(rows)
 }

@@ -3,6 +3,7 @@
 
 mod barrelfish;
 mod broadcast;
+mod flows;
 mod many;
 mod zimp;
 
@@ -13,6 +14,7 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 
 pub use barrelfish::{barrelfish_mp, barrelfish_ump};
 pub use broadcast::{broadcast, two_level};
+pub use flows::{agreement, gathering};
 pub use many::{Lost, ManyFigures, ManyToOne, Talk, endpoints, nemesis};
 pub use zimp::zimp;
 
@@ -80,8 +82,8 @@ impl Ring {
         parts.extend(other_parts);
         goals.extend(other_goals);
         let roles: [Box<dyn Role>; 2] = [
-            Box::new(Turns { turns: [first_sending, first_receiving], next: 0 }),
-            Box::new(Turns { turns: [second_receiving, second_sending], next: 0 }),
+            Box::new(Turns { turns: vec![first_sending, first_receiving], next: 0 }),
+            Box::new(Turns { turns: vec![second_receiving, second_sending], next: 0 }),
         ];
         Self { parts, roles: roles.into(), goals, slots }
     }
@@ -162,9 +164,9 @@ impl<F: FnMut(u64) -> bool> Role for Counted<F> {
     }
 }
 
-/// Two roles on one core that take turns.
+/// Roles on one core that take turns.
 struct Turns {
-    turns: [Box<dyn Role>; 2],
+    turns: Vec<Box<dyn Role>>,
     next: usize,
 }
 
@@ -172,7 +174,7 @@ impl Role for Turns {
     fn step(&mut self) -> Step {
         let step = self.turns[self.next].step();
         if step == Step::Did {
-            self.next = 1 - self.next;
+            self.next = (self.next + 1) % self.turns.len();
         }
         step
     }

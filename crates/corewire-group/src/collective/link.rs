@@ -20,6 +20,8 @@ const PIECE_BYTES: usize = 32 << 10;
 const YIELDS: u32 = 1000;
 /// Times that a member looks for room before it waits.
 const LOOKS: u32 = 1000;
+/// How long the kernel may take to tell one member of a death that it has told another one of.
+const DEATH_WITHIN: Duration = Duration::from_millis(250);
 /// A tag that no message has.
 const NO_TAG: u64 = u64::MAX;
 /// The tag of a member's first message: where it runs.
@@ -359,15 +361,35 @@ impl Communicator {
 
     /// The error for a member that cannot be spoken with. If it has ended, so has the communicator.
     fn failed(&mut self, rank: usize, error: MessageError) -> CollectiveError {
-        match error {
-            MessageError::PeerDied { .. }
-            | MessageError::PeerLeft { .. }
-            | MessageError::PeerCutOff { .. }
-            | MessageError::UnknownPeer => {
-                let (name, member) = (self.group.clone(), self.members[rank]);
-                self.end(CollectiveError::Ended { name, member })
+        let ended = match error {
+            MessageError::PeerDied { .. } | MessageError::PeerCutOff { .. } => rank,
+            // It may have left because another one has died, whom this member has not heard of yet.
+            MessageError::PeerLeft { .. } | MessageError::UnknownPeer => {
+                self.hear_of_death().unwrap_or(rank)
             }
-            other => other.into(),
+            other => return other.into(),
+        };
+        let (name, member) = (self.group.clone(), self.members[ended]);
+        self.end(CollectiveError::Ended { name, member })
+    }
+
+    /// Who has died, if the kernel reports somebody soon.
+    fn hear_of_death(&mut self) -> Option<usize> {
+        let until = Instant::now().checked_add(DEATH_WITHIN)?;
+        let endpoint = self.endpoint.as_mut()?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let nothing = Selector::tag(NO_TAG);
+            match endpoint.receive_event_into_timeout(nothing, &mut [], left) {
+                Ok(Some(Event::Gone { peer, why: MessageError::PeerDied { .. } })) => {
+                    let died = self.peers.iter().position(|one| *one == Some(peer));
+                    if died.is_some() {
+                        return died;
+                    }
+                }
+                Ok(Some(_)) | Err(MessageError::Interrupted) => {}
+                Ok(None) | Err(_) => return None,
+            }
         }
     }
 }

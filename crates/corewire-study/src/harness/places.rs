@@ -1,5 +1,6 @@
 //! Which processor each process of a crew runs on.
 
+use std::collections::BTreeSet;
 use std::thread;
 
 use corewire_os::processor;
@@ -27,6 +28,16 @@ pub(super) struct Assignment {
     pub(super) workers: Vec<Option<usize>>,
     /// Whether some processes do not have a processor of their own, so that all that poll must yield.
     pub(super) is_oversubscribed: bool,
+}
+
+impl Assignment {
+    /// These processors in turn.
+    pub(super) fn given(cpus: &[usize], workers: usize) -> Self {
+        let workers: Vec<_> = cpus.iter().cycle().take(workers).copied().map(Some).collect();
+        let apart: BTreeSet<_> = workers.iter().collect();
+        let is_oversubscribed = apart.len() < workers.len();
+        Self { controller: None, workers, is_oversubscribed }
+    }
 }
 
 impl Places {
@@ -112,6 +123,18 @@ mod tests {
         let apart = Places::Apart.assign(&[4, 5], 2);
         assert_eq!((apart.controller, apart.is_oversubscribed), (None, false));
         assert_eq!(apart.workers, [Some(4), Some(5)]);
+    }
+
+    #[test]
+    fn given_processors_are_used_in_turn() {
+        let enough = Assignment::given(&[3, 1], 2);
+        assert_eq!(
+            (&enough.workers[..], enough.is_oversubscribed),
+            (&[Some(3), Some(1)][..], false)
+        );
+        let too_few = Assignment::given(&[3, 1], 3);
+        assert_eq!(too_few.workers, [Some(3), Some(1), Some(3)]);
+        assert!(too_few.is_oversubscribed);
     }
 
     #[test]

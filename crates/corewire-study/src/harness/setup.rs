@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::board::{Board, WORKERS_MAX};
 use super::crew::{Crew, Directory, Parts};
-use super::places::Places;
+use super::places::{Assignment, Places};
 use super::program::Program;
 use super::role::Role;
 use crate::failure::{Doing, Failure};
@@ -23,6 +23,7 @@ pub struct Setup {
     program: Program,
     workers: usize,
     places: Places,
+    given: Option<Vec<usize>>,
     memory_bytes: usize,
     time: Option<Duration>,
     scratch: PathBuf,
@@ -33,12 +34,18 @@ impl Setup {
     /// are enough.
     pub fn new(program: Program, workers: usize) -> Self {
         let (places, scratch) = (Places::Beside, std::env::temp_dir());
-        Self { program, workers, places, memory_bytes: 0, time: None, scratch }
+        Self { program, workers, places, given: None, memory_bytes: 0, time: None, scratch }
     }
 
     /// Which processor each process runs on. Default: [`Places::Beside`].
     pub fn places(self, places: Places) -> Self {
         Self { places, ..self }
+    }
+
+    /// The processors of the workers, in their order, instead of [`places`](Self::places); if there are fewer, they are
+    /// given again from the first one on.
+    pub fn given(self, cpus: Option<Vec<usize>>) -> Self {
+        Self { given: cpus, ..self }
     }
 
     /// Bytes of shared memory for the program ([`Board::work`]). Default: none.
@@ -83,7 +90,10 @@ impl Setup {
             return Err(Failure::usage(limit));
         }
         let cpus = processor::allowed().doing("ask for processors")?;
-        let assignment = self.places.assign(&cpus, self.workers);
+        let assignment = match self.given.as_deref() {
+            Some(given) => Assignment::given(given, self.workers),
+            None => self.places.assign(&cpus, self.workers),
+        };
         let name = format!("corewire-run-{:016x}", random_u128().doing("name a run")? >> 64);
         let deadline = self.time.map(|time| Instant::now() + time + PATIENCE);
         let board = Board::create(self.memory_bytes)?;

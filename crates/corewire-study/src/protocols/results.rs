@@ -32,6 +32,26 @@ pub(crate) struct Results {
     pub(crate) machine: Machine,
     pub(crate) mechanisms: Vec<Mechanism>,
     pub(crate) points: Vec<PointOf>,
+    /// The processors of the roles, in their order, if they were given.
+    #[serde(default)]
+    pub(crate) placed: Option<Vec<usize>>,
+    /// What the rings would cost with a core for each role.
+    #[serde(default)]
+    pub(crate) model: Vec<OnModel>,
+}
+
+/// A ring on the model of coherent caches, with messages of 48 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OnModel {
+    /// `barrelfish_mp`, `zimp` or `corewire`.
+    pub(crate) ring: String,
+    /// Learners, or all nodes of the checkpointing protocol.
+    pub(crate) nodes: u32,
+    /// The time of a decision or snapshot, on the model's clocks.
+    pub(crate) each_ns: f64,
+    /// Lines that all cores together fetch for one.
+    pub(crate) transfers: f64,
+    pub(crate) read_modify_writes: f64,
 }
 
 /// A point: a mechanism, a size, a number of nodes.

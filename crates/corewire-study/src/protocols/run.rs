@@ -55,8 +55,13 @@ impl Point {
     }
 
     /// Runs it.
-    pub(crate) fn run(self, length: Length, scratch: &Path) -> Result<Report, Failure> {
-        let setup = Setup::new(PROGRAM, self.processes()).places(Places::Apart);
+    pub(crate) fn run(
+        self,
+        length: Length,
+        placed: Option<Vec<usize>>,
+        scratch: &Path,
+    ) -> Result<Report, Failure> {
+        let setup = Setup::new(PROGRAM, self.processes()).places(Places::Apart).given(placed);
         let time = length.warm_up + length.measured;
         let mut crew = setup.time(time).scratch(scratch).crew()?;
         let mut sites = Vec::new();

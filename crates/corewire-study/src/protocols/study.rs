@@ -1,5 +1,6 @@
 //! Which runs, in which order; and what is written.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,12 +18,13 @@ use crate::mechanisms::Id;
 use crate::plan::Effort;
 use crate::report::protocols as page;
 use crate::zimp::{Scratch, millis, words};
-use crate::{collect, interrupt, machine, output};
+use crate::{collect, interrupt, machine, model, output};
 
 const PAXOS_EXAMPLES: &str = "\
 Examples:
   corewire study paxos --quick --out paxos
   corewire study paxos --out paxos --mechanisms barrelfish_mp,zimp,corewire_in_place --sizes 1,4096
+  corewire study paxos --out paxos --cores 0,2,4,6,8,10,1     (the two clients near each other)
 
 Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md describes, and the
 same figures as points.csv. What is measured is kept in DIR/progress.jsonl until all is: if the study is
@@ -53,6 +55,10 @@ struct Common {
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     sizes: Vec<u64>,
+    /// Processors of the processes, in their order: of paxos the client that asks, the proposer, the acceptor, the
+    /// learners, the client that counts; of checkpoint the nodes. Fewer are used again from the first one on
+    #[arg(long, value_name = "CPUS", value_delimiter = ',')]
+    cores: Vec<usize>,
 }
 
 /// Repeat ZIMP's agreement protocol, PaxosInside, over several mechanisms.
@@ -119,6 +125,9 @@ struct Plan {
     mechanisms: Vec<Id>,
     /// Lengths and numbers of nodes.
     shapes: Vec<(usize, u32)>,
+    /// The processors of the processes, if they were given.
+    #[serde(default)]
+    placed: Option<Vec<usize>>,
 }
 
 /// A run, or why it failed.
@@ -183,8 +192,14 @@ fn run(
         if common.mechanisms.is_empty() { MECHANISMS.to_vec() } else { common.mechanisms };
     fs::create_dir_all(out).doing(format_args!("make {}", out.display()))?;
     interrupt::prepare()?;
-    let cores = processor::allowed().doing("ask for processors")?.len();
-    let plan = Plan { protocol, effort, length, cores, mechanisms, shapes };
+    let allowed = processor::allowed().doing("ask for processors")?;
+    if let Some(other) = common.cores.iter().find(|cpu| !allowed.contains(cpu)) {
+        let all = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!("processor {other}: this process may use {all}")));
+    }
+    let placed = (!common.cores.is_empty()).then_some(common.cores);
+    let cores = allowed.len();
+    let plan = Plan { protocol, effort, length, cores, mechanisms, shapes, placed };
     let began = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
     let header = Header {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -193,7 +208,7 @@ fn run(
         plan,
     };
     let journal = measure(Journal::open(out, header)?)?;
-    let results = results(&journal.header, &journal.entries);
+    let results = results(&journal.header, &journal.entries)?;
     write(out, &results)?;
     journal.finish()?;
     print(out, &results);
@@ -228,7 +243,9 @@ fn measure(mut journal: Journal<Plan, Entry>) -> Result<Journal<Plan, Entry>, Fa
                 journal.entries.iter().any(|entry| (entry.point, entry.run) == (point, run));
             if !is_done && point.limit().is_none() {
                 bar.set_message(format!("{}, {bytes} bytes", mechanism.about().name));
-                let found = point.run(plan.length, &scratch.0).map_err(|failure| failure.message);
+                let found = point
+                    .run(plan.length, plan.placed.clone(), &scratch.0)
+                    .map_err(|failure| failure.message);
                 // The result of an interrupted run is not valid.
                 if interrupt::is_wanted() {
                     bar.abandon();
@@ -243,7 +260,7 @@ fn measure(mut journal: Journal<Plan, Entry>) -> Result<Journal<Plan, Entry>, Fa
     Ok(journal)
 }
 
-fn results(header: &Header<Plan>, entries: &[Entry]) -> Results {
+fn results(header: &Header<Plan>, entries: &[Entry]) -> Result<Results, Failure> {
     let plan = &header.plan;
     let mechanisms = plan.mechanisms.iter().map(|&id| collect::mechanism(id));
     let points = plan.shapes.iter().flat_map(|&(bytes, nodes)| {
@@ -254,7 +271,10 @@ fn results(header: &Header<Plan>, entries: &[Entry]) -> Results {
             nodes,
         })
     });
-    Results {
+    let mut nodes: Vec<u32> = plan.shapes.iter().map(|(_, nodes)| *nodes).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(Results {
         format: FORMAT,
         study: plan.protocol,
         version: header.version.clone(),
@@ -270,12 +290,14 @@ fn results(header: &Header<Plan>, entries: &[Entry]) -> Results {
         runs: RUNS,
         machine: header.machine.clone(),
         mechanisms: mechanisms.collect(),
-        points: points.map(|point| point_of(point, plan.cores, entries)).collect(),
-    }
+        points: points.map(|point| point_of(point, plan, entries)).collect(),
+        placed: plan.placed.clone(),
+        model: model::count_flow(plan.protocol, &nodes)?,
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn point_of(point: Point, cores: usize, entries: &[Entry]) -> PointOf {
+fn point_of(point: Point, plan: &Plan, entries: &[Entry]) -> PointOf {
     let (mut each_ns, mut failures) = (Vec::new(), Vec::new());
     for entry in entries.iter().filter(|entry| entry.point == point) {
         match &entry.found {
@@ -283,6 +305,10 @@ fn point_of(point: Point, cores: usize, entries: &[Entry]) -> PointOf {
             Err(failure) => failures.push(failure.clone()),
         }
     }
+    let cores = match &plan.placed {
+        Some(placed) => placed.iter().collect::<BTreeSet<_>>().len(),
+        None => plan.cores,
+    };
     // The study ran it, so a limit that is found now did not apply where and when it ran.
     let impossible = if each_ns.is_empty() { point.limit() } else { None };
     PointOf {

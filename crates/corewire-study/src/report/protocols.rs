@@ -57,11 +57,22 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
                 round(results.run_s)
             ),
         ),
+        (
+            "Processors",
+            match &results.placed {
+                None => "one for each process, where there are enough".to_owned(),
+                Some(cpus) => {
+                    let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+                    format!("given, in the order of the processes: {}", cpus.join(", "))
+                }
+            },
+        ),
     ];
     let sections = [
         Section::new("machine", "The machine", machine::table(&results.machine, &run)),
         Section::new("reading", "How to read", how_to_read(results)),
         Section::new("figures", "Figures", page::figures(&figures(results))?),
+        Section::new("model", "With a core for each role", model(results)),
         Section::new("claims", "The paper\u{2019}s claims", claims(results)),
         Section::new("numbers", "The medians as tables", numbers(results)),
         Section::new("absent", "What could not be measured here", absent(results)),
@@ -359,6 +370,35 @@ fn numbers(results: &Results) -> String {
         Table { head: head.collect(), rows: rows.collect(), is_prose: false }.html(&caption)
     };
     results.nodes().into_iter().map(table).collect()
+}
+
+/// What the rings would cost if each role had a core.
+fn model(results: &Results) -> String {
+    let lead = paragraph(
+        "The model of coherent caches runs the rings\u{2019} own code, every role on a core of its own, with messages of 48 \
+         bytes. It does not depend on this machine. Client and proposer are one role; lines are those that all cores \
+         together fetch; the times are those of the model\u{2019}s clocks, with 50 ns for a line.",
+    );
+    let name = |ring: &str| {
+        let id = if ring == "corewire" { "corewire_in_place" } else { ring };
+        let name = results.mechanisms.iter().find(|it| it.id == id).map(|it| it.name.clone());
+        name.unwrap_or_else(|| ring.to_owned())
+    };
+    let rows = results.model.iter().map(|row| {
+        vec![
+            name(&row.ring),
+            many(results, row.nodes),
+            nanoseconds(row.each_ns),
+            round(row.transfers),
+            round(row.read_modify_writes),
+        ]
+    });
+    let what = match results.study {
+        Protocol::Paxos => "A decision",
+        Protocol::Checkpoint => "A snapshot",
+    };
+    let head = ["Ring", "", "Time", "Lines", "Read-modify-writes"].map(str::to_owned).into();
+    lead + &Table { head, rows: rows.collect(), is_prose: false }.html(what)
 }
 
 /// Learners, or all nodes.
