@@ -171,6 +171,47 @@ fn payload_that_an_oldest_joiner_needs_is_held_for_it() {
     }
 }
 
+/// A stream of short messages lies in lanes, so that the oldest message need not be the first one in memory.
+#[test]
+fn payload_in_lanes_is_held_for_an_oldest_joiner() {
+    let scratch = Scratch::new("lanes");
+    for count in (2000..2900u64).step_by(13) {
+        // Fewer slots than fill the window: the oldest message is anywhere in its span.
+        let sender = scratch
+            .domain()
+            .sender("c")
+            .window_bytes(512 << 10)
+            .slots(256)
+            .largest_message(100_000);
+        let mut sender = sender.create().unwrap();
+        for i in 0..count {
+            sender.send(&numbered(i, 600)).unwrap();
+        }
+        let mut receiver = scratch.domain().receiver("c").from_oldest().join().unwrap();
+        let first = receiver.next_sequence();
+        assert!((count - 256..count - 100).contains(&first), "{first} of {count}");
+        // Some slots are free again; then what is left of the window is filled, down to the last bytes.
+        for i in first..first + 64 {
+            assert_eq!(receiver.receive().unwrap()[..], numbered(i, 600)[..]);
+        }
+        let mut more = Vec::new();
+        for bytes in [100_000, 30_000, 8_000, 2_000, 600] {
+            let next = |more: &[usize]| count + more.len() as u64;
+            while sender.try_send(&numbered(next(&more), bytes)).is_ok() {
+                more.push(bytes);
+            }
+        }
+        let next = count + more.len() as u64;
+        let bytes = |i: u64| match i.checked_sub(count) {
+            None => 600,
+            Some(later) => more[usize::try_from(later).unwrap()],
+        };
+        for i in first + 64..next {
+            assert_eq!(receiver.receive().unwrap()[..], numbered(i, bytes(i))[..], "{count}");
+        }
+    }
+}
+
 #[test]
 fn a_waiting_receiver_gets_the_first_message() {
     let scratch = Scratch::new("waiter");

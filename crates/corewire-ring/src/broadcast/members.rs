@@ -381,7 +381,11 @@ impl Members {
             let position = slot.position().load(Relaxed);
             match slot.header().load(Relaxed) {
                 KIND_WINDOW if position + window_bytes < window_end => break,
-                KIND_WINDOW => window_from = Some(position),
+                // Messages of a span lie in lanes: a later one may lie before an earlier one.
+                KIND_WINDOW => {
+                    window_from =
+                        Some(window_from.map_or(position, |from: u64| from.min(position)));
+                }
                 KIND_LARGE if position + geometry.large_bytes() < self.large_reserved => break,
                 KIND_LARGE => large_from = Some(position),
                 _inline => {}

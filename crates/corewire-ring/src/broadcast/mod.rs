@@ -27,7 +27,8 @@
 //! | a sleeping receiver | the bell and its epoch | one system call's worth | 1 or 2 on either side |
 //!
 //! A sender that streams prefetches lines. That costs one more transfer for each receiver that
-//! keeps up.
+//! keeps up. A stream of short payloads is written in *lanes* of the window, so that a receiver right behind the sender does
+//! not fetch ahead the lines that are being written: see [`Span`].
 //!
 //! A message can be *held* beyond the call that received it ([`Held`]), and is then released by any
 //! thread. The published cursor stays at the oldest held message. Only a receiver that has held one

@@ -14,6 +14,8 @@ use crate::{Host, Lock};
 /// The window is filled in spans of this fraction of it, or of one message if that is larger. Fewer
 /// spans cost less bookkeeping; with more spans room is freed sooner.
 const SPANS: u64 = 16;
+/// In a stream of short messages, so much of a message that comes is fetched at most.
+const FETCHED_BYTES_MAX: u64 = 1088;
 
 impl<H: Host> Sender<H> {
     /// Claims the next message, of `bytes` bytes, which must not exceed the channel's maximum.
@@ -57,16 +59,14 @@ impl<H: Host> Sender<H> {
         let place = self.span.place(room);
         self.span.go_on_at(room.end);
         let payload = self.window_store.payload_at(place, length, self.access());
-        let slot = self.next_slot();
-        slot.position().store(room.position, Relaxed);
-        slot.length().store(length, Relaxed);
-        self.claim(slot, KIND_WINDOW, payload, Some(room))
+        self.claim(self.next_slot(), KIND_WINDOW, payload, Some(room))
     }
 
     /// Opens the next span of the window, with room for at least `length` bytes. False if there is
     /// no such room now.
     #[inline(never)]
     fn open_span(&mut self, length: u64) -> bool {
+        let is_stream_of_short = self.span.has_many();
         self.span.close(&mut self.window);
         let window_bytes = self.geometry.window_bytes();
         let most = self.window.find(length.max(window_bytes / SPANS));
@@ -76,6 +76,9 @@ impl<H: Host> Sender<H> {
         }
         self.window.take(room);
         self.span = Span::of(room, window_bytes);
+        if is_stream_of_short {
+            self.span = core::mem::take(&mut self.span).with_lanes(length);
+        }
         self.shared.window_reserved.store(room.end, Relaxed);
         true
     }
@@ -111,8 +114,6 @@ impl<H: Host> Sender<H> {
         self.large.take(room);
         let payload = self.large_store.payload(room.position, length, self.access());
         let slot = self.slots.at(self.head);
-        slot.position().store(room.position, Relaxed);
-        slot.length().store(length, Relaxed);
         let claim = self.claim(slot, KIND_LARGE, payload.expect("own area"), Some(room));
         Ok(Loan { sender: self, claim })
     }
@@ -137,6 +138,10 @@ impl<H: Host> Sender<H> {
         self.bytes += length as u64;
         if header == KIND_WINDOW {
             self.span.publish(self.head);
+            let fetched = (length as u64).min(FETCHED_BYTES_MAX);
+            if let Some(place) = self.span.coming(fetched) {
+                self.window_store.payload_at(place, fetched, Access::Write).prefetch_to_write();
+            }
         } else {
             self.large.publish(self.head);
         }
@@ -222,8 +227,6 @@ impl<H: Host> Loan<'_, H> {
                     } else {
                         sender.large.shrink(room, bytes as u64);
                     }
-                    let length = self.sender.slots.at(self.sender.head).length();
-                    length.store(bytes as u64, Relaxed);
                 }
             }
         }
@@ -252,9 +255,15 @@ impl<H: Host> Loan<'_, H> {
     #[inline(always)]
     fn publish(&mut self) {
         self.claim.settle();
-        let Claim { sequence, place, header, ref payload, .. } = self.claim;
+        let Claim { sequence, place, header, ref payload, room, .. } = self.claim;
         // SAFETY: the place of this claim's slot, in this sender's ring.
-        publish(unsafe { self.sender.slots.at_place(place) }, sequence, header);
+        let slot = unsafe { self.sender.slots.at_place(place) };
+        if let Some(room) = room {
+            // Not earlier: receivers that wait for this message poll the line, and would take it away again.
+            slot.position().store(room.position, Relaxed);
+            slot.length().store(payload.bytes() as u64, Relaxed);
+        }
+        publish(slot, sequence, header);
         if header > INLINE_BYTES_MAX as u64 {
             self.sender.keep_room(header, payload.bytes());
         }
