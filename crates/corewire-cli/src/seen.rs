@@ -78,8 +78,12 @@ pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
 
 /// The same, and asks these, too.
 pub(crate) fn look_and_ask_all(domain: &Domain) -> Result<Seen, Failure> {
-    let seen = look_and_ask(domain, |_| true)?;
-    Ok(Seen { groups: groups(domain)?, ..seen })
+    let mut seen = look_and_ask(domain, |_| true)?;
+    match groups(domain) {
+        Ok(groups) => seen.groups = groups,
+        Err(failure) => seen.unseen.push(failure.message),
+    }
+    Ok(seen)
 }
 
 /// The groups, as their members say. A guest sees none: it has no endpoint to ask with.

@@ -72,8 +72,8 @@ enum Answer {
     NotLinked(u8, ConnectError),
     /// The channel has taken this member in again, or not.
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
-    /// How far the file is written.
-    Written(Done),
+    /// How far the file is written, as this writer says.
+    Written(u64, Done),
 }
 
 /// What waits until it can be published.
@@ -81,6 +81,14 @@ struct Unpublished {
     /// How many of the writer's jobs must be done before.
     after: u64,
     frame: Vec<u8>,
+}
+
+/// The other end of a link.
+struct Other {
+    /// Who it is, once it has said so.
+    member: Option<Member>,
+    /// Who may have been at its place when it came.
+    before: Vec<Member>,
 }
 
 /// Whether this member gets what is published.
@@ -110,12 +118,14 @@ pub(crate) struct Engine {
     /// while it is written: so it ends before the endpoint.
     file: Option<FileId>,
     writer: Option<Writer>,
+    /// Writers so far.
+    writers: u64,
     endpoint: Endpoint,
     sender: SharedSender,
     receiver: SnapshotReceiver,
     reading: Reading,
-    /// Who is at the other end of each link, once it has said so.
-    peers: BTreeMap<Peer, Option<Member>>,
+    /// Who is at the other end of each link.
+    peers: BTreeMap<Peer, Other>,
     /// The link to each member, and what is not sent yet. Of one that has no link, too.
     links: BTreeMap<Member, (Option<Peer>, VecDeque<Vec<u8>>)>,
     linking: BTreeMap<u8, Linking>,
@@ -194,6 +204,7 @@ impl Engine {
             founding: Founding::No,
             file,
             writer: None,
+            writers: 0,
             failed: None,
             reading: Reading::Reads,
             greetings: VecDeque::new(),
@@ -247,7 +258,7 @@ impl Engine {
         }
         let loaded = match &self.file {
             None => None,
-            Some(file) => match LogFile::load(&file.path)? {
+            Some(file) => match LogFile::load(&file.path())? {
                 // A process that was its acceptor is about to end.
                 None => return Ok(()),
                 loaded => loaded,
@@ -278,14 +289,23 @@ impl Engine {
 
     /// Starts the thread that writes the group's file.
     fn write_with(&mut self, file: Option<LogFile>) -> Result<(), GroupError> {
-        let Some(FileId { path, .. }) = &self.file else { return Ok(()) };
+        let Some(id) = &self.file else { return Ok(()) };
         let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
+        self.writers += 1;
+        let number = self.writers;
         let tell = move |done| {
-            let _ = answers.send(Answer::Written(done));
+            let _ = answers.send(Answer::Written(number, done));
             bell.ring();
         };
-        self.writer = Some(Writer::start(path.clone(), file, tell)?);
+        self.writer = Some(Writer::start(id.path(), file, tell)?);
         Ok(())
+    }
+
+    /// This member is not the acceptor any more. What it has not published is not decided.
+    fn end_writing(&mut self) {
+        if self.writer.take().is_some() {
+            self.unpublished.retain(|one| one.after == 0);
+        }
     }
 
     /// What this member knows, without what it speaks by.
@@ -299,7 +319,7 @@ impl Engine {
         if let Some(file) = &self.file
             && self.replica.is_orphaned()
         {
-            return format!("another process has {}", file.path.display());
+            return format!("another process has {}", file.path().display());
         }
         match places.is_empty() {
             true => "its members do not take this process in".to_owned(),
@@ -359,8 +379,11 @@ impl Engine {
     }
 
     pub(crate) fn truncate(&mut self, next: u64, state: &[u8]) {
+        let snapshot_next = |replica: &Replica<_>| replica.snapshot().map(|snapshot| snapshot.next);
+        let before = snapshot_next(&self.replica);
         self.handle(Input::Truncate(next, Command(state.into())));
-        let snapshot = self.replica.snapshot().filter(|snapshot| snapshot.next == next);
+        let is_new = before != snapshot_next(&self.replica);
+        let snapshot = self.replica.snapshot().filter(|_| is_new);
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
             writer.truncate(snapshot.clone());
         }
@@ -419,11 +442,12 @@ impl Engine {
                 }
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
                 Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
-                Answer::Written(done) => {
+                Answer::Written(number, done) if number == self.writers => {
                     if let Some(writer) = &mut self.writer {
                         writer.is_done(done?);
                     }
                 }
+                Answer::Written(..) => {}
             }
         }
         if self.linking.is_empty() {
@@ -527,9 +551,11 @@ impl Engine {
             has_any = true;
             match event {
                 Event::Came(peer) => {
-                    self.peers.insert(peer, None);
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
-                    if let Some(place) = place_of(&self.name, name) {
+                    let place = place_of(&self.name, name);
+                    let before = place.map(|place| self.known_at(place)).unwrap_or_default();
+                    self.peers.insert(peer, Other { member: None, before });
+                    if let Some(place) = place {
                         self.linking.insert(place, Linking::Linked);
                         self.greetings
                             .push_back((peer, encode(&Frame::Hello(self.me, self.file.clone()))));
@@ -544,11 +570,12 @@ impl Engine {
                 Event::Gone { peer, .. } => {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     let place = place_of(&self.name, name);
-                    match (self.peers.remove(&peer).flatten(), place) {
-                        (Some(member), _) => self.ended(member),
-                        (None, Some(place)) => {
+                    match (self.peers.remove(&peer), place) {
+                        (Some(Other { member: Some(member), .. }), _) => self.ended(member),
+                        // Another process may have come to its place meanwhile.
+                        (Some(Other { before, .. }), Some(place)) => {
                             self.linking.remove(&place);
-                            self.known_at(place).into_iter().for_each(|one| self.ended(one));
+                            before.into_iter().for_each(|one| self.ended(one));
                         }
                         _ => {}
                     }
@@ -559,14 +586,14 @@ impl Engine {
     }
 
     fn take(&mut self, from: Peer, frame: Frame) {
-        let member = self.peers.get(&from).copied().flatten();
+        let member = self.peers.get(&from).and_then(|other| other.member);
         match (frame, member) {
             // Whoever would be a member ends; the members go on.
             (Frame::Hello(_, file), None) if file != self.file && !self.is_member() => {
                 self.failed = Some(GroupError::OtherFile {
                     name: self.name.clone(),
-                    its: file.map(|file| file.path),
-                    given: self.file.as_ref().map(|file| file.path.clone()),
+                    its: file.map(|file| file.path()),
+                    given: self.file.as_ref().map(FileId::path),
                 });
             }
             (Frame::Hello(_, file), None) if file != self.file => {}
@@ -587,7 +614,9 @@ impl Engine {
         let before = self.known_at(member.place);
         before.into_iter().filter(|one| *one != member).for_each(|one| self.ended(one));
         self.linking.remove(&member.place);
-        self.peers.insert(peer, Some(member));
+        if let Some(other) = self.peers.get_mut(&peer) {
+            other.member = Some(member);
+        }
         self.links.entry(member).or_default().0 = Some(peer);
         self.handle(Input::Met(member));
     }
@@ -694,7 +723,7 @@ impl Engine {
                 Output::Snapshot(_) => {}
                 Output::View(view) => {
                     if view.acceptor != self.me {
-                        self.writer = None;
+                        self.end_writing();
                     }
                     for member in view.members {
                         let has_link = self.links.get(&member).is_some_and(|one| one.0.is_some());

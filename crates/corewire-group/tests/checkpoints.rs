@@ -423,12 +423,21 @@ fn mistakes_are_named() {
     let said = zero.0.send(0, b"x").unwrap_err().to_string();
     assert_eq!(said, "rank 0: the others of 2 ranks are meant");
     assert!(zero.0.receive(2, Vec::new).is_err());
-    assert!(scratch.builder(2, 2).join().is_err());
+    let said = scratch.builder(2, 2).join().unwrap_err().to_string();
+    assert_eq!(said, "rank 2: the 2 ranks of a computation are counted from 0");
     let said = scratch.builder(1, 2).join().unwrap_err().to_string();
     assert!(said.starts_with("rank 1 of computation test is taken by process"), "{said}");
     drop((zero, _one));
     let late = scratch.builder(0, 2).timeout(Duration::from_millis(1)).join().unwrap_err();
     assert!(matches!(late, ComputationError::Timeout { rank: 1, .. }), "{late}");
+    std::thread::scope(|scope| {
+        let elsewhere = scratch.0.join("elsewhere");
+        let other = Computation::builder(&scratch.1, "test", elsewhere, 1, 2).timeout(PATIENCE);
+        let other = scope.spawn(|| other.join().unwrap_err());
+        let own = scratch.builder(0, 2).join().unwrap_err();
+        assert!(own.to_string().contains("has its checkpoints in another directory"), "{own}");
+        other.join().unwrap();
+    });
     std::thread::scope(|scope| {
         let other = scope.spawn(|| scratch.builder(1, 3).timeout(PATIENCE).join().unwrap_err());
         let own = scratch.builder(0, 2).join().unwrap_err();
@@ -436,4 +445,69 @@ fn mistakes_are_named() {
         let said = other.join().unwrap().to_string();
         assert!(said.contains("says that there are 2 ranks, this one 3"), "{said}");
     });
+}
+
+#[test]
+fn ranks_finish_at_any_time() {
+    for round in 0..30 {
+        let scratch = Scratch::new(&format!("checkpoints-finish-{round}"));
+        // Some finish as soon as they begin, while others still meet.
+        std::thread::scope(|scope| {
+            for rank in 0..3u8 {
+                let scratch = &scratch;
+                scope.spawn(move || {
+                    let own = rank;
+                    let rank = usize::from(rank);
+                    let (mut all, _) = scratch.builder(rank, 3).join().unwrap();
+                    if rank == round % 3 {
+                        all.send((rank + 1) % 3, b"one more").unwrap();
+                        all.checkpoint(|| b"on the way".to_vec()).unwrap();
+                    }
+                    all.finish(|| vec![own]).unwrap();
+                });
+            }
+        });
+        // It is over: a rank that starts again needs nobody.
+        let (mut one, state) = scratch.builder(1, 3).join().unwrap();
+        assert_eq!(state, Some(vec![1]));
+        let over = ComputationError::Finished("test".into());
+        assert_eq!(one.send(0, b"x").unwrap_err(), over);
+        assert_eq!(one.receive(0, Vec::new).unwrap_err(), over);
+        assert_eq!(one.receive_any(Vec::new).unwrap_err(), over);
+        assert_eq!(one.gather(Vec::new).unwrap_err(), over);
+        one.finish(|| vec![1]).unwrap();
+    }
+}
+
+#[test]
+fn files_that_are_missing_are_noticed() {
+    let scratch = Scratch::new("checkpoints-missing");
+    let (mut zero, mut one) = join_both(&scratch);
+    let files = scratch.0.join("checkpoints");
+    let count = |rank: usize| {
+        let names = std::fs::read_dir(&files).unwrap().map(|entry| entry.unwrap().file_name());
+        let is_of = |name: &std::ffi::OsString| {
+            name.to_str().unwrap().starts_with(&format!("test.{rank}."))
+        };
+        names.filter(is_of).count()
+    };
+    for number in 1..=6u8 {
+        zero.0.checkpoint(|| vec![number]).unwrap();
+        one.0.checkpoint(|| vec![number]).unwrap();
+    }
+    drop((zero, one));
+    assert!(count(0) < 6, "those that no state needs are removed");
+    let kept = count(0);
+    for entry in std::fs::read_dir(&files).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("test.1.") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| scratch.builder(1, 2).timeout(Duration::from_secs(1)).join());
+        let error = scratch.builder(0, 2).join().unwrap_err().to_string();
+        assert!(error.contains("a checkpoint of rank 0 with number 0"), "{error}");
+    });
+    assert_eq!(count(0), kept, "nothing more is removed");
 }

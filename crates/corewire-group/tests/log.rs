@@ -193,7 +193,18 @@ fn members_have_the_same_file() {
         assert!(said.contains(&error), "{said}");
     }
     assert!(!other.exists());
-    // Another group does not get it.
+    // A path may have any bytes, and lead to nothing but a file.
+    use std::os::unix::ffi::OsStrExt;
+    let odd = scratch.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    let odd = || Group::builder(&scratch.1, "odd").file(&odd).join_timeout(PATIENCE).unwrap();
+    let both = [odd(), odd()];
+    assert_eq!(both[1].propose(b"one").unwrap(), 0);
+    let device = builder().file("/dev/null").join_timeout(PATIENCE).unwrap_err().to_string();
+    assert!(device.contains("is not the file of a log"), "{device}");
+    // Another group does not get it, though it is in the same process.
+    let taken = Group::builder(&scratch.1, "other").file(&file);
+    let taken = taken.join_timeout(Duration::from_millis(50)).unwrap_err().to_string();
+    assert!(taken.contains("another process has"), "{taken}");
     let late = Group::builder(&scratch.1, "memory").join_timeout(PATIENCE).unwrap();
     let said = Group::builder(&scratch.1, "memory").file(&file).join_timeout(PATIENCE);
     assert!(said.unwrap_err().to_string().contains("has its log in memory only"));

@@ -38,7 +38,8 @@ down. top reads the lengths of up to 64 of the latest messages, and estimates th
 others from these. A number with such an estimate in it begins with ~.\n\
 \n\
 top reads the memory of the processes that take part. Once an interval it asks the \
-process of each channel and endpoint for that memory, but not the thread that sends.\n\
+process of each channel and endpoint for that memory, but not the thread that sends, and \
+each member of a group what it knows.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
 / filters by name, enter shows or hides receivers, peers, links and members, j and k or the arrows scroll.\n\

@@ -28,9 +28,13 @@ pub(super) const REQUEST: u64 = 4;
 /// Answers that: the number, whether there is such a state, and the state.
 const REPLY: u64 = 5;
 /// This rank has finished.
-const FINISHED: u64 = 6;
+pub(super) const FINISHED: u64 = 6;
 
 const HEADER_BYTES: usize = 16;
+/// Messages that one look takes at most, and that wait for the program before `checkpoint_if_due` takes no more.
+const MESSAGES_AT_ONCE: usize = 256;
+/// How often a rank that has finished looks whether a checkpoint is due.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Times that a rank looks for room before it waits.
 const LOOKS: u32 = 1000;
 
@@ -80,9 +84,12 @@ pub struct Computation {
     /// What has come and is not processed.
     inbox: Vec<VecDeque<OwnedMessage>>,
     has_finished: Vec<bool>,
+    /// Whether this rank has.
+    is_final: bool,
+    files: Files,
     /// Who asks for a state, and of which number.
     requests: VecDeque<(usize, u64)>,
-    replies: Vec<Option<(u64, Option<Vec<u8>>)>>,
+    replies: Vec<Option<Reply>>,
     /// The state at the last checkpoint, and the number of the one before it.
     last: Option<Arc<[u8]>>,
     before_last: u64,
@@ -91,6 +98,15 @@ pub struct Computation {
     start: Instant,
     base: u64,
     ended: Option<usize>,
+}
+
+/// An answer to a request for a state.
+#[derive(Clone)]
+struct Reply {
+    /// What was asked for, and the number of the last checkpoint there.
+    asked: u64,
+    last: u64,
+    state: Option<Vec<u8>>,
 }
 
 /// What a rank begins with.
@@ -170,14 +186,18 @@ impl Computation {
         let Restored { part, state, base, peers, early } = restored;
         let ranks = peers.len();
         let before_last = part.number().saturating_sub(1);
+        // Nobody is met if all have finished.
+        let is_over = ranks > 1 && peers.iter().all(Option::is_none);
         let mut all = Self {
             name,
             rank,
             endpoint,
-            peers,
             part,
+            peers,
             inbox: (0..ranks).map(|_| VecDeque::new()).collect(),
-            has_finished: vec![false; ranks],
+            has_finished: vec![is_over; ranks],
+            is_final: false,
+            files: files.clone(),
             requests: VecDeque::new(),
             replies: vec![None; ranks],
             last: state,
@@ -229,6 +249,14 @@ impl Computation {
         }
     }
 
+    /// Whether there are others to speak with.
+    fn check_others(&mut self) -> Result<(), ComputationError> {
+        match self.has_finished.iter().all(|has| *has) {
+            true => Err(ComputationError::Finished(self.name.clone())),
+            false => self.check(),
+        }
+    }
+
     /// Sends a message to a rank. Waits only for room.
     ///
     /// # Errors
@@ -236,7 +264,7 @@ impl Computation {
     /// be written.
     pub fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), ComputationError> {
         self.check_rank(to)?;
-        self.check()?;
+        self.check_others()?;
         let header = self.part.send(to, Command(bytes.into()));
         self.put(to, MESSAGE, &header_bytes(header), bytes)
     }
@@ -252,6 +280,9 @@ impl Computation {
         mut state: impl FnMut() -> Vec<u8>,
     ) -> Result<Received, ComputationError> {
         self.check_rank(from)?;
+        if self.inbox[from].is_empty() {
+            self.check_others()?;
+        }
         loop {
             self.answer(&mut state)?;
             if let Some(received) = self.process(from, &mut state)? {
@@ -294,6 +325,9 @@ impl Computation {
         until: Option<Instant>,
         mut state: impl FnMut() -> Vec<u8>,
     ) -> Result<Option<Received>, ComputationError> {
+        if self.inbox.iter().all(VecDeque::is_empty) {
+            self.check_others()?;
+        }
         loop {
             self.answer(&mut state)?;
             for from in self.others() {
@@ -353,14 +387,21 @@ impl Computation {
         &mut self,
         mut state: impl FnMut() -> Vec<u8>,
     ) -> Result<(), ComputationError> {
-        self.hear(Some(self.start))?;
+        // What has come and is not processed stays small, even if others send more than this rank receives.
+        if self.inbox.iter().map(VecDeque::len).sum::<usize>() < MESSAGES_AT_ONCE {
+            self.hear(Some(self.start))?;
+        }
         self.answer(&mut state)?;
-        let count = self.start.elapsed().as_nanos() / self.every.as_nanos().max(1);
-        let due = self.base.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-        match due > self.part.number() {
-            true => self.checkpoint_numbered(due, state()),
+        match self.due() > self.part.number() {
+            true => self.checkpoint_numbered(self.due(), state()),
             false => Ok(()),
         }
+    }
+
+    /// The number that the last checkpoint should have by now.
+    fn due(&self) -> u64 {
+        let count = self.start.elapsed().as_nanos() / self.every.as_nanos().max(1);
+        self.base.saturating_add(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
     fn checkpoint_numbered(&mut self, number: u64, state: Vec<u8>) -> Result<(), ComputationError> {
@@ -372,7 +413,12 @@ impl Computation {
         if self.part.checkpoint(number) {
             let state: Arc<[u8]> = state.into();
             (self.last, self.before_last) = (Some(Arc::clone(&state)), before);
-            self.writer.write(Checkpoint { mark: self.part.mark().clone(), state })?;
+            let (mark, is_final) = (self.part.mark().clone(), self.is_final);
+            self.writer.write(Checkpoint { mark, before, is_final, state })?;
+            // One that came out of turn: the next one is due a whole time later.
+            if number > self.due() {
+                (self.base, self.start) = (number, Instant::now());
+            }
         }
         Ok(())
     }
@@ -386,29 +432,31 @@ impl Computation {
         &mut self,
         mut state: impl FnMut() -> Vec<u8>,
     ) -> Result<Gathered, ComputationError> {
+        let mut number = self.part.number() + 1;
+        self.check_others()?;
         loop {
-            self.checkpoint(&mut state)?;
-            let number = self.part.number();
+            self.checkpoint_numbered(number, state())?;
             let own = self.last.clone();
             self.replies.fill(None);
             for other in self.others() {
                 self.put(other, REQUEST, &number.to_le_bytes(), &[])?;
             }
-            let of_this = |reply: &Option<(u64, Option<Vec<u8>>)>| {
-                reply.as_ref().is_some_and(|(of, _)| *of == number)
-            };
-            while !self.others().all(|other| of_this(&self.replies[other])) {
+            let is_of_this =
+                |reply: &Option<Reply>| reply.as_ref().is_some_and(|reply| reply.asked == number);
+            while !self.others().all(|other| is_of_this(&self.replies[other])) {
                 self.answer(&mut state)?;
                 self.hear(None)?;
             }
-            let own_reply = own.map(|state| state.to_vec());
-            let replies = self.replies.iter_mut().map(|reply| reply.take().and_then(|one| one.1));
-            let mut states: Vec<Option<Vec<u8>>> = replies.collect();
-            states[self.rank] = own_reply;
-            // One that is ahead by two checkpoints does not have that state any more.
+            let replies: Vec<Option<Reply>> = self.replies.iter_mut().map(Option::take).collect();
+            let most = replies.iter().flatten().map(|reply| reply.last).max().unwrap_or(0);
+            let states = replies.into_iter().map(|reply| reply.and_then(|reply| reply.state));
+            let mut states: Vec<Option<Vec<u8>>> = states.collect();
+            states[self.rank] = own.map(|state| state.to_vec());
             if let Some(states) = states.into_iter().collect() {
                 return Ok(Gathered { number, states });
             }
+            // One that is ahead by two checkpoints does not have that state any more.
+            number = most.max(self.part.number()) + 1;
         }
     }
 
@@ -420,6 +468,7 @@ impl Computation {
             }
             let mut header = number.to_le_bytes().to_vec();
             let state = self.last.clone().filter(|_| self.before_last < number);
+            header.extend(self.part.number().to_le_bytes());
             header.push(u8::from(state.is_some()));
             self.put(from, REPLY, &header, state.as_deref().unwrap_or_default())?;
         }
@@ -427,23 +476,28 @@ impl Computation {
     }
 
     /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that have not
-    /// been received are lost. Ranks that start again with the same directory find the last states that belong together,
-    /// and have little or nothing left to do: whoever would compute anew removes the files.
+    /// been received are lost. A rank that starts again with the same directory when all have finished gets its last
+    /// state, and has nobody to speak with: whoever would compute anew removes the files.
     ///
     /// # Errors
-    /// As for [`send`](Self::send). A rank whose process ends before all have finished lets all others fail: they join again.
+    /// As for [`send`](Self::send). A rank whose process ends before it has finished lets all others fail: they join again.
     pub fn finish(mut self, mut state: impl FnMut() -> Vec<u8>) -> Result<(), ComputationError> {
-        self.checkpoint(&mut state)?;
-        self.writer.finish()?;
+        self.check()?;
+        self.is_final = true;
+        self.checkpoint_numbered(self.part.number() + 1, state())?;
+        self.writer.sync()?;
         for other in self.others() {
             self.put(other, FINISHED, &[], &[])?;
         }
         while !self.others().all(|other| self.has_finished[other]) {
-            self.answer(&mut state)?;
-            // It has said nothing more since.
-            self.inbox.iter_mut().for_each(VecDeque::clear);
-            self.hear(None)?;
+            // The others may go on for long, and what they need of this rank's checkpoints goes on with them.
+            for from in self.others() {
+                while self.process(from, &mut state)?.is_some() {}
+            }
+            self.checkpoint_if_due(&mut state)?;
+            self.hear(Instant::now().checked_add(self.every.min(LOOK_AGAIN)))?;
         }
+        self.writer.finish()?;
         // The last thing that it says goes out before its end.
         Ok(self.endpoint.flush()?)
     }
@@ -499,27 +553,42 @@ impl Computation {
             None => self.endpoint.receive_event(Selector::any()).map(Some),
             Some(time) => self.endpoint.receive_event_timeout(Selector::any(), time),
         };
-        loop {
-            match event {
-                Ok(None) => return Ok(()),
-                Ok(Some(Event::Received(message))) => {
-                    if let Some(from) = self.rank_of(message.source()) {
-                        self.take(from, message.tag(), message);
-                    }
-                }
-                Ok(Some(Event::Gone { peer, .. })) => {
-                    if let Some(rank) = self.rank_of(peer)
-                        && !self.has_finished[rank]
-                    {
-                        self.ended.get_or_insert(rank);
-                    }
-                }
-                Ok(Some(Event::Came(_))) => {}
-                Err(MessageError::Interrupted) => return Ok(()),
-                Err(error) => return Err(error.into()),
+        for _ in 1..MESSAGES_AT_ONCE {
+            if !self.note(event)? {
+                return Ok(());
             }
             event = self.endpoint.try_receive_event(Selector::any());
         }
+        self.note(event).map(drop)
+    }
+
+    /// Keeps what has come; false if nothing has.
+    fn note(
+        &mut self,
+        event: Result<Option<Event<OwnedMessage>>, MessageError>,
+    ) -> Result<bool, ComputationError> {
+        match event {
+            Ok(None) | Err(MessageError::Interrupted) => return Ok(false),
+            Ok(Some(Event::Received(message))) => {
+                if let Some(from) = self.rank_of(message.source()) {
+                    self.take(from, message.tag(), message);
+                }
+            }
+            Ok(Some(Event::Gone { peer, .. })) => {
+                if let Some(rank) = self.rank_of(peer)
+                    && !self.has_finished[rank]
+                {
+                    // It may have finished, and have told others only.
+                    match self.is_final && self.files.has_finished(rank)? {
+                        true => self.has_finished[rank] = true,
+                        false => _ = self.ended.get_or_insert(rank),
+                    }
+                }
+            }
+            Ok(Some(Event::Came(_))) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
     }
 
     fn take(&mut self, from: usize, tag: u64, message: OwnedMessage) {
@@ -528,9 +597,10 @@ impl Computation {
             MESSAGE => self.inbox[from].push_back(message),
             REQUEST => self.requests.extend(number().map(|number| (from, number))),
             REPLY => {
-                if let (Some(number), Some(has)) = (number(), message.get(8)) {
-                    let state = (*has == 1).then(|| message[9..].to_vec());
-                    self.replies[from] = Some((number, state));
+                if let (Some(head), Some(has)) = (header_of(&message), message.get(HEADER_BYTES)) {
+                    let state = (*has == 1).then(|| message[HEADER_BYTES + 1..].to_vec());
+                    let Header { number: asked, index: last } = head;
+                    self.replies[from] = Some(Reply { asked, last, state });
                 }
             }
             FINISHED => self.has_finished[from] = true,
@@ -572,6 +642,8 @@ impl fmt::Debug for Computation {
 
 /// The thread that writes checkpoints.
 struct Writer {
+    /// Given, and not answered yet.
+    under_way: usize,
     given: Option<mpsc::SyncSender<Checkpoint>>,
     written: mpsc::Receiver<Result<Vec<Progress>, CheckpointFileError>>,
     progress: Vec<Progress>,
@@ -601,6 +673,7 @@ impl Writer {
             errno: error.raw_os_error().unwrap_or_default(),
         })?;
         Ok(Self {
+            under_way: 0,
             given: Some(given),
             written,
             progress: Vec::new(),
@@ -613,7 +686,7 @@ impl Writer {
     fn write(&mut self, checkpoint: Checkpoint) -> Result<(), ComputationError> {
         if let Some(given) = &self.given {
             // If the thread has ended, it has said why before.
-            let _ = given.send(checkpoint);
+            self.under_way += usize::from(given.send(checkpoint).is_ok());
         }
         self.check()
     }
@@ -621,15 +694,30 @@ impl Writer {
     /// Fails if a checkpoint could not be written.
     fn check(&mut self) -> Result<(), ComputationError> {
         while let Ok(written) = self.written.try_recv() {
-            match written {
-                Ok(progress) => self.progress = progress,
-                Err(error) => self.failed = Some(error),
-            }
+            self.note(written);
         }
         match &self.failed {
             Some(error) => Err(error.clone().into()),
             None => Ok(()),
         }
+    }
+
+    fn note(&mut self, written: Result<Vec<Progress>, CheckpointFileError>) {
+        self.under_way -= 1;
+        match written {
+            Ok(progress) => self.progress = progress,
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// Waits until all that was given is on the disk.
+    fn sync(&mut self) -> Result<(), ComputationError> {
+        while self.under_way > 0
+            && let Ok(written) = self.written.recv()
+        {
+            self.note(written);
+        }
+        self.check()
     }
 
     /// What was found out last about the checkpoints of others.

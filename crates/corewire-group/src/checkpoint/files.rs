@@ -4,9 +4,11 @@
 //!  NAME.RANK.NUMBER
 //!  0  "a checkpoint\0\0\0\0"  16 bytes
 //! 16  version               u32
-//! 20  checksum              u32, CRC-32 of all that follows
+//! 20  checksum              u32, CRC-32 of the next 8 bytes and the first part
 //! 24  length                u64: bytes of the first part
-//! 32  the first part        what the protocol needs, in the format of the crate `postcard`
+//! 32  checksum              u32, CRC-32 of the second part
+//! 36  zeros
+//! 40  the first part        what the protocol needs, in the format of the crate `postcard`
 //!     the second part       the program's state
 //! ```
 //!
@@ -15,10 +17,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::part::{Mark, recovery_line};
@@ -27,7 +30,7 @@ use crate::log_file::sync_directory;
 
 const MAGIC: &[u8; 16] = b"a checkpoint\0\0\0\0";
 const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = 40;
 
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +85,8 @@ pub enum CheckpointFileError {
 #[derive(Debug, Serialize, Deserialize)]
 struct First {
     rank: usize,
+    before: u64,
+    is_final: bool,
     mark: Mark<Command>,
 }
 
@@ -89,6 +94,10 @@ struct First {
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoint {
     pub(super) mark: Mark<Command>,
+    /// The number of the one before it. It is the first one with every number behind that, up to its own.
+    pub(super) before: u64,
+    /// The rank has finished.
+    pub(super) is_final: bool,
     pub(super) state: Arc<[u8]>,
 }
 
@@ -116,8 +125,15 @@ fn failed<'a>(
     move |error| CheckpointFileError::Os {
         what,
         path: path.to_owned(),
-        errno: error.raw_os_error().unwrap_or_default(),
+        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }
+}
+
+fn checksum_of(length: &[u8], first: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(length);
+    hasher.update(first);
+    hasher.finalize()
 }
 
 impl Files {
@@ -144,8 +160,11 @@ impl Files {
             let name = entry.map_err(failed)?.file_name();
             let name =
                 name.to_str().and_then(|name| name.strip_prefix(&self.name)?.strip_prefix('.'));
-            let Some((rank, number)) = name.and_then(|name| name.split_once('.')) else { continue };
-            if let (Ok(rank), Ok(number)) = (rank.parse(), number.parse()) {
+            let Some(written) = name else { continue };
+            let Some((rank, number)) = written.split_once('.') else { continue };
+            let (Ok(rank), Ok(number)) = (rank.parse(), number.parse()) else { continue };
+            // Not another file that looks like one.
+            if format!("{rank}.{number}") == written {
                 all.entry(rank).or_default().push(number);
             }
         }
@@ -165,11 +184,18 @@ impl Files {
     pub(super) fn restore(&self, line: u64) -> Result<Option<Checkpoint>, CheckpointFileError> {
         let numbers = self.all()?.remove(&self.rank).unwrap_or_default();
         let first = numbers.iter().copied().find(|number| line > 0 && *number >= line);
-        if first.is_none() && line > 0 {
+        let restored = first.map(|number| self.read(number)).transpose()?;
+        // Those before the first one that is there were removed when no line needed them any more. If one does now, somebody
+        // has removed files.
+        let begins_at = match (&restored, numbers.first()) {
+            (Some(restored), _) => Some(restored.before),
+            (None, Some(oldest)) if line == 0 => Some(self.first_of(self.rank, *oldest)?.before),
+            (None, _) => (line == 0).then_some(0),
+        };
+        if begins_at.is_none_or(|before| before >= line.max(1)) {
             let (directory, rank) = (self.directory.clone(), self.rank);
             return Err(CheckpointFileError::Missing { directory, rank, line });
         }
-        let restored = first.map(|number| self.read(number)).transpose()?;
         for number in numbers.into_iter().filter(|number| *number > first.unwrap_or(0)) {
             let path = self.path(self.rank, number);
             std::fs::remove_file(&path).map_err(failed("remove", &path))?;
@@ -182,12 +208,59 @@ impl Files {
         let path = self.path(self.rank, number);
         let bytes = std::fs::read(&path).map_err(failed("read", &path))?;
         let (first, at) = self.first(&path, &bytes, self.rank)?;
-        let rest = bytes.get(20..24).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
-        if rest != bytes.get(24..).map(crc32fast::hash) {
+        let sum = bytes.get(32..36).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
+        if first.mark.number != number || sum != bytes.get(at..).map(crc32fast::hash) {
             return Err(CheckpointFileError::Damaged(path));
         }
         let state = bytes.get(at..).unwrap_or_default().into();
-        Ok(Checkpoint { mark: first.mark, state })
+        let First { mark, before, is_final, .. } = first;
+        Ok(Checkpoint { mark, before, is_final, state })
+    }
+
+    /// The first part of a rank's file.
+    fn first_of(&self, rank: usize, number: u64) -> Result<First, CheckpointFileError> {
+        let path = self.path(rank, number);
+        let failed = failed("read", &path);
+        let file = File::open(&path).map_err(failed)?;
+        let mut bytes = vec![0; HEADER_BYTES];
+        let length = file.metadata().map_err(failed)?.len();
+        if length < HEADER_BYTES as u64 {
+            return Err(CheckpointFileError::Damaged(path));
+        }
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        let first = bytes[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let whole = (HEADER_BYTES as u64).saturating_add(first).min(length);
+        bytes.resize(usize::try_from(whole).unwrap_or(HEADER_BYTES), 0);
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        let (first, _) = self.first(&path, &bytes, rank)?;
+        match first.mark.number == number {
+            true => Ok(first),
+            false => Err(CheckpointFileError::Damaged(path)),
+        }
+    }
+
+    /// Whether a rank has finished: its newest checkpoint says so.
+    pub(super) fn has_finished(&self, rank: usize) -> Result<bool, CheckpointFileError> {
+        match self.all()?.remove(&rank).and_then(|numbers| numbers.last().copied()) {
+            Some(newest) => Ok(self.first_of(rank, newest)?.is_final),
+            None => Ok(false),
+        }
+    }
+
+    /// This rank's newest checkpoint, if all ranks have finished.
+    pub(super) fn finished(&self) -> Result<Option<Checkpoint>, CheckpointFileError> {
+        for rank in 0..self.ranks {
+            if !self.has_finished(rank)? {
+                return Ok(None);
+            }
+        }
+        self.read(self.newest()?).map(Some)
+    }
+
+    /// Which directory it is, by whatever path.
+    pub(super) fn directory(&self) -> Result<(u64, u64), CheckpointFileError> {
+        let is = self.directory.metadata().map_err(failed("find", &self.directory))?;
+        Ok((is.dev(), is.ino()))
     }
 
     /// The first part of a file, and where the second one begins.
@@ -207,9 +280,16 @@ impl Files {
         }
         let end = usize::try_from(length).ok().and_then(|length| length.checked_add(HEADER_BYTES));
         let part = end.and_then(|end| bytes.get(HEADER_BYTES..end)).ok_or_else(damaged)?;
+        if word(20) != checksum_of(&header[24..32], part) {
+            return Err(damaged());
+        }
         let first: First =
             decode(part).filter(|first: &First| first.rank == rank).ok_or_else(damaged)?;
-        let found = first.mark.sent.len();
+        let Mark { sent, received, unsettled, .. } = &first.mark;
+        let found = sent.len();
+        if received.len() != found || unsettled.len() != found {
+            return Err(damaged());
+        }
         match found == self.ranks {
             true => Ok((first, HEADER_BYTES + part.len())),
             false => {
@@ -223,13 +303,12 @@ impl Files {
     pub(super) fn write(&self, checkpoint: &Checkpoint) -> Result<(), CheckpointFileError> {
         let path = self.path(self.rank, checkpoint.mark.number);
         let new = self.directory.join(format!("{}.{}.new", self.name, self.rank));
-        let first = encode(&First { rank: self.rank, mark: checkpoint.mark.clone() });
+        let Checkpoint { mark, before, is_final, state } = checkpoint;
+        let (mark, before, is_final) = (mark.clone(), *before, *is_final);
+        let first = encode(&First { rank: self.rank, before, is_final, mark });
         let length = (first.len() as u64).to_le_bytes();
-        let mut hasher = crc32fast::Hasher::new();
-        for part in [&length[..], &first, &checkpoint.state] {
-            hasher.update(part);
-        }
-        let header = [MAGIC, &VERSION.to_le_bytes()[..], &hasher.finalize().to_le_bytes(), &length];
+        let sums = [checksum_of(&length, &first), crc32fast::hash(state)].map(u32::to_le_bytes);
+        let header = [MAGIC, &VERSION.to_le_bytes()[..], &sums[0], &length, &sums[1], &[0; 4]];
         let failed_to_write = failed("write", &new);
         let mut file = File::create(&new).map_err(failed_to_write)?;
         for part in [&header.concat(), &first, &checkpoint.state[..]] {
@@ -263,18 +342,16 @@ impl Files {
             let Some(number) = number.filter(|_| rank != self.rank && rank < self.ranks) else {
                 continue;
             };
-            // Its owner may have removed it meanwhile.
-            let path = self.path(rank, number);
-            let Ok(file) = File::open(&path) else { continue };
-            let failed = failed("read", &path);
-            let mut header = [0; HEADER_BYTES];
-            file.read_exact_at(&mut header, 0).map_err(failed)?;
-            let length = header[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
-            let most = file.metadata().map_err(failed)?.len();
-            let whole = (HEADER_BYTES as u64).saturating_add(length).min(most);
-            let mut bytes = vec![0; usize::try_from(whole).unwrap_or(HEADER_BYTES)];
-            file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-            let (First { mark, .. }, _) = self.first(&path, &bytes, rank)?;
+            let mark = match self.first_of(rank, number) {
+                Ok(first) => first.mark,
+                // Its owner has removed it meanwhile.
+                Err(CheckpointFileError::Os { errno, .. })
+                    if errno == Errno::NOENT.raw_os_error() =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             found.push(Progress { rank, number, received: mark.received });
         }
         Ok(found)
@@ -314,10 +391,15 @@ mod tests {
     }
 
     fn checkpoint(number: u64) -> Checkpoint {
+        behind(number - 1, number)
+    }
+
+    fn behind(before: u64, number: u64) -> Checkpoint {
         let mut part = Part::new(2, PartRules::default());
         part.send(1, Command(b"to one".as_slice().into()));
         part.checkpoint(number);
-        Checkpoint { mark: part.mark().clone(), state: vec![7; 1000].into() }
+        let (mark, state) = (part.mark().clone(), vec![7; 1000].into());
+        Checkpoint { mark, before, is_final: false, state }
     }
 
     #[test]
@@ -326,8 +408,8 @@ mod tests {
         let files = scratch.files(0);
         assert_eq!(files.newest(), Ok(0));
         assert!(files.restore(0).unwrap().is_none());
-        for number in [2, 5, 6] {
-            files.write(&checkpoint(number)).unwrap();
+        for (before, number) in [(0, 2), (2, 5), (5, 6)] {
+            files.write(&behind(before, number)).unwrap();
         }
         assert_eq!(files.newest(), Ok(6));
         let restored = files.restore(3).unwrap().unwrap();
@@ -369,6 +451,10 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
+            // Four bytes mean nothing.
+            if (36..40).contains(&at) {
+                continue;
+            }
             let error = files.restore(1).unwrap_err().to_string();
             assert!(error.contains("heat.0.1"), "{error}");
             std::fs::write(&path, &whole[..at]).unwrap();

@@ -19,7 +19,7 @@ use corewire_os::random_u128;
 use serde::{Deserialize, Serialize};
 
 use super::ComputationError;
-use super::computation::{AGREED, Computation, DONE, HELLO, MESSAGE, REQUEST, Restored};
+use super::computation::{AGREED, Computation, DONE, FINISHED, HELLO, MESSAGE, REQUEST, Restored};
 use super::files::{Checkpoint, Files};
 use super::part::{Part, PartRules, recovery_line};
 use crate::frame::{decode, encode};
@@ -45,6 +45,8 @@ pub struct ComputationBuilder {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Hello {
     ranks: usize,
+    /// Device and number of the directory.
+    directory: (u64, u64),
     /// A random number: which of the processes that have had the rank.
     life: u64,
     newest: u64,
@@ -116,13 +118,17 @@ impl ComputationBuilder {
     /// [`ComputationError`]: among others, `Taken` if another process has this rank, and `Timeout`.
     pub fn join(self) -> Result<(Computation, Option<Vec<u8>>), ComputationError> {
         if self.rank >= self.ranks {
-            return Err(ComputationError::NoSuchRank { asked: self.rank, size: self.ranks });
+            return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
         let files = Files::open(&self.directory, &self.name, self.rank, self.ranks)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         loop {
-            if let Some(begun) = self.meeting(&files)?.run(deadline)? {
+            let meeting = self.meeting(&files)?;
+            if let Some(last) = files.finished()? {
+                return meeting.over(last);
+            }
+            if let Some(begun) = meeting.run(deadline)? {
                 return Ok(begun);
             }
         }
@@ -143,7 +149,8 @@ impl ComputationBuilder {
             other => other?,
         };
         let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
-        let hello = Hello { ranks: self.ranks, life, newest: files.newest()? };
+        let (directory, newest) = (files.directory()?, files.newest()?);
+        let hello = Hello { ranks: self.ranks, directory, life, newest };
         let others = (0..self.ranks).map(|_| Other::default()).collect();
         let files = files.clone();
         Ok(Meeting { builder: self, endpoint, files, hello, others, agrees: None, done: None })
@@ -181,8 +188,9 @@ impl Meeting<'_> {
             }
             self.agree()?;
             self.restore()?;
-            if self.all(|other| other.done.as_ref().map(|done| &done.lives)) && self.done.is_some()
-            {
+            let own = self.done.as_ref().map(|(done, _)| &done.lives);
+            let is_agreed = own.is_some() && own == self.agrees.as_ref();
+            if is_agreed && self.all(|other| other.done.as_ref().map(|done| &done.lives)) {
                 return self.begin().map(Some);
             }
             if let Some((at, after)) = deadline
@@ -224,7 +232,7 @@ impl Meeting<'_> {
             }
             let name = name_of(&self.builder.name, rank);
             match self.endpoint.peer_when_created(&name, Some(LOOK_FOR)) {
-                Ok(peer) => self.met(rank, peer)?,
+                Ok(peer) => _ = self.met(rank, peer)?,
                 // It is not there yet, ends, or is stopped.
                 Err(
                     ConnectError::NotCreated { .. }
@@ -238,13 +246,16 @@ impl Meeting<'_> {
         Ok(())
     }
 
-    fn met(&mut self, rank: usize, peer: Peer) -> Result<(), ComputationError> {
-        if self.others[rank].peer != Some(peer) {
-            self.others[rank] = Other { peer: Some(peer), ..Other::default() };
-            let frame = encode(&self.hello);
-            self.tell(rank, HELLO, &frame)?;
+    /// There is a link with a rank's process. False if all must meet again: another one was there before.
+    fn met(&mut self, rank: usize, peer: Peer) -> Result<bool, ComputationError> {
+        if self.others[rank].peer == Some(peer) {
+            return Ok(true);
         }
-        Ok(())
+        let is_first = self.others[rank].peer.is_none() || self.done.is_none();
+        self.others[rank] = Other { peer: Some(peer), ..Other::default() };
+        let frame = encode(&self.hello);
+        self.tell(rank, HELLO, &frame)?;
+        Ok(is_first)
     }
 
     /// These are the first messages on a link, so there is room.
@@ -264,14 +275,17 @@ impl Meeting<'_> {
             pause = Duration::ZERO;
             match event {
                 Event::Came(peer) => {
-                    if let Some(rank) = self.rank_of(peer) {
-                        self.met(rank, peer)?;
+                    if let Some(rank) = self.rank_of(peer)
+                        && !self.met(rank, peer)?
+                    {
+                        return Ok(false);
                     }
                 }
                 Event::Received(message) => {
                     let peer = message.source();
-                    let Some(rank) = self.rank_of(peer) else { continue };
-                    self.met(rank, peer)?;
+                    // What a process has said before another one took its rank counts no more.
+                    let of = self.others.iter().position(|other| other.peer == Some(peer));
+                    let Some(rank) = of else { continue };
                     let other = &mut self.others[rank];
                     match message.tag() {
                         HELLO => {
@@ -280,7 +294,7 @@ impl Meeting<'_> {
                         }
                         AGREED => other.agrees = decode(&message),
                         DONE => other.done = decode(&message),
-                        tag @ (MESSAGE | REQUEST) => other.early.push((tag, message)),
+                        tag @ (MESSAGE | REQUEST | FINISHED) => other.early.push((tag, message)),
                         _ => {}
                     }
                 }
@@ -308,13 +322,16 @@ impl Meeting<'_> {
         }
     }
 
-    /// Whether a rank was told of as many ranks as this one.
+    /// Whether a rank was told of as many ranks as this one, and of the same directory.
     fn check_size(&self, rank: usize) -> Result<(), ComputationError> {
         let own = self.builder.ranks;
         match &self.others[rank].hello {
             Some(Hello { ranks: its, .. }) if *its != own => {
                 let name = self.builder.name.clone();
                 Err(ComputationError::Size { name, rank, its: *its, own })
+            }
+            Some(Hello { directory, .. }) if *directory != self.hello.directory => {
+                Err(ComputationError::Directory { name: self.builder.name.clone(), rank })
             }
             _ => Ok(()),
         }
@@ -360,6 +377,22 @@ impl Meeting<'_> {
             self.tell(rank, DONE, &frame)?;
         }
         Ok(())
+    }
+
+    /// All ranks have finished: there is nobody to meet.
+    fn over(self, last: Checkpoint) -> Result<(Computation, Option<Vec<u8>>), ComputationError> {
+        let Self { builder, endpoint, files, .. } = self;
+        let state = last.state.to_vec();
+        let restored = Restored {
+            base: last.mark.number,
+            part: Part::restore(last.mark, PartRules::default()),
+            state: Some(last.state),
+            peers: vec![None; builder.ranks],
+            early: Vec::new(),
+        };
+        let name = builder.name.clone();
+        let over = Computation::new(name, builder.rank, endpoint, files, builder.every, restored)?;
+        Ok((over, Some(state)))
     }
 
     fn begin(self) -> Result<(Computation, Option<Vec<u8>>), ComputationError> {

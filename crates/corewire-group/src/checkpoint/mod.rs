@@ -100,6 +100,25 @@ pub enum ComputationError {
         /// What this process was told.
         own: usize,
     },
+    /// There is no such rank.
+    #[error("rank {rank}: the {ranks} ranks of a computation are counted from 0")]
+    Rank {
+        /// What was given.
+        rank: usize,
+        /// How many ranks there are.
+        ranks: usize,
+    },
+    /// A rank has been given another directory for checkpoints.
+    #[error("rank {rank} of computation {name} has its checkpoints in another directory")]
+    Directory {
+        /// The computation.
+        name: String,
+        /// The rank.
+        rank: usize,
+    },
+    /// All ranks have finished, this one in an earlier process.
+    #[error("all ranks of computation {0} have finished")]
+    Finished(String),
     /// There is no such rank, or it is the own one.
     #[error("rank {asked}: the others of {size} ranks are meant")]
     NoSuchRank {

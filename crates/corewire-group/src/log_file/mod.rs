@@ -21,24 +21,29 @@
 //!
 //! A record that is not whole ends the file: the process, or the machine, ended while it was written, and nobody was told of
 //! it. But if a record behind it says that the file was on its disk beyond that place, then somebody was, and the file
-//! is [damaged](LogFileError::Damaged).
+//! is [damaged](LogFileError::Damaged). Damage to the records that were written last cannot be told from a torn end.
 //!
 //! | when | what is written |
 //! |---|---|
 //! | the acceptor accepts entries | records behind the last one, then `fdatasync`: once for all entries that have come meanwhile |
 //! | another acceptor begins | nothing; what the one before had written and not published is cut off |
-//! | the acceptor's program truncates the log | a new file, `PATH.new`, with the snapshot and the entries behind it, which takes the place of the old one |
+//! | the acceptor's program truncates the log | a new file, `PATH.corewire-new`, with the snapshot and the entries behind it, which takes the place of the old one |
 
 pub(crate) mod writer;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use corewire_os::fork::PerProcess;
 use corewire_os::random_u128;
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -100,14 +105,15 @@ pub enum LogFileError {
 /// Which file a group has: the same one by whatever path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FileId {
-    pub(crate) path: PathBuf,
+    /// Any bytes, as a path may have.
+    path: Vec<u8>,
     device: u64,
     directory: u64,
 }
 
 impl PartialEq for FileId {
     fn eq(&self, other: &Self) -> bool {
-        let name = |id: &Self| id.path.file_name().map(ToOwned::to_owned);
+        let name = |id: &Self| id.path().file_name().map(ToOwned::to_owned);
         (self.device, self.directory, name(self)) == (other.device, other.directory, name(other))
     }
 }
@@ -115,14 +121,22 @@ impl PartialEq for FileId {
 impl FileId {
     /// Of a path whose directory exists.
     pub(crate) fn of(path: &Path) -> Result<Self, LogFileError> {
-        if path.file_name().is_none() || path.is_dir() {
+        let is_other = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+        if path.file_name().is_none() || is_other {
             return Err(LogFileError::NotALog(path.to_owned()));
         }
+        // The file that a link leads to.
+        let followed = std::fs::canonicalize(path);
+        let path = followed.as_deref().unwrap_or(path);
         let directory = std::fs::canonicalize(directory_of(path));
         let directory = directory.map_err(failed("find the directory of", path))?;
         let is = directory.metadata().map_err(failed("find the directory of", path))?;
         let path = directory.join(path.file_name().unwrap_or_default());
-        Ok(Self { path, device: is.dev(), directory: is.ino() })
+        Ok(Self { path: path.into_os_string().into_vec(), device: is.dev(), directory: is.ino() })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        OsString::from_vec(self.path.clone()).into()
     }
 }
 
@@ -140,7 +154,7 @@ fn failed<'a>(
     move |error| LogFileError::Os {
         what,
         path: path.to_owned(),
-        errno: error.raw_os_error().unwrap_or_default(),
+        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }
 }
 
@@ -216,6 +230,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 fn open_locked(path: &Path, creates: bool) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(creates).truncate(false).mode(0o600);
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    options.custom_flags(no_follow);
     loop {
         let file = options.open(path)?;
         if !lock(&file)? {
@@ -228,10 +244,33 @@ fn open_locked(path: &Path, creates: bool) -> io::Result<Option<File>> {
     }
 }
 
+/// A lock of the kernel is one of the whole process; this one keeps out other members in the same process.
+struct InProcess(PathBuf);
+
+static IN_PROCESS: PerProcess<Mutex<BTreeSet<PathBuf>>> = PerProcess::new();
+
+impl InProcess {
+    fn paths() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+        IN_PROCESS.get().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(path: &Path) -> Option<Self> {
+        Self::paths().insert(path.to_owned()).then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        Self::paths().remove(&self.0);
+    }
+}
+
 /// The open file of a group's log. This process has its lock.
 pub(crate) struct LogFile {
     path: PathBuf,
+    /// Given up after the file is closed.
     file: File,
+    in_process: InProcess,
     marks: Marks,
     /// Where the next record begins: everything before is on the disk.
     length: u64,
@@ -259,6 +298,9 @@ impl LogFile {
 
     /// Opens a log whose entries before an index are decided, and no others; `None` if another process has it.
     pub(crate) fn begin_at(path: &Path, next: u64) -> Result<Option<Self>, LogFileError> {
+        if next > 0 && !path.exists() {
+            return Err(LogFileError::Replaced(path.to_owned()));
+        }
         let mut cut = None;
         let opened = Self::open(path, |at, content| match content {
             Content::Entry(index, _) if index == next => cut = Some(at),
@@ -276,19 +318,23 @@ impl LogFile {
     }
 
     fn open(path: &Path, each: impl FnMut(u64, Content)) -> Result<Option<Self>, LogFileError> {
+        let Some(in_process) = InProcess::take(path) else { return Ok(None) };
         let file = match open_locked(path, false) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Self::replace(path, None, |_, _| Ok(()));
+                let Some(new) = New::begin(path, None)? else { return Ok(None) };
+                return new.finish(in_process, false);
             }
             Err(error) => return Err(failed("open", path)(error)),
         };
         if file.metadata().map_err(failed("read", path))?.len() == 0 {
-            return Self::replace(path, None, |_, _| Ok(()));
+            let Some(new) = New::begin(path, Some(&file))? else { return Ok(None) };
+            return new.finish(in_process, true);
         }
         let mut log = Self {
             path: path.to_owned(),
+            in_process,
             file,
             marks: Marks { mark: 0, seed: 0 },
             length: FIRST,
@@ -296,6 +342,9 @@ impl LogFile {
         };
         let length = log.read(each)?;
         log.cut(length)?;
+        // The process that wrote it may have ended before it was on the disk.
+        log.file.sync_data().map_err(failed("write", path))?;
+        sync_directory(path).map_err(failed("write the directory of", path))?;
         Ok(Some(log))
     }
 
@@ -337,11 +386,12 @@ impl LogFile {
                     next += 1;
                     each(at, Content::Entry(index, entry));
                 }
-                _ => break,
+                // It is whole, but not what was once written here.
+                _ => return Err(LogFileError::Damaged { path: self.path.clone(), at, next }),
             }
             at += length;
         }
-        if at < end && (at < whole || self.was_synced_beyond(at, end)?) {
+        if at < whole || (at < end && self.was_synced_beyond(at, end)?) {
             return Err(LogFileError::Damaged { path: self.path.clone(), at, next });
         }
         self.next = next;
@@ -395,8 +445,12 @@ impl LogFile {
             self.next += 1;
         }
         let failed = failed("write", &self.path);
-        self.file.write_all_at(&buffer, self.length).map_err(failed)?;
-        self.file.sync_data().map_err(failed)?;
+        let written = self.file.write_all_at(&buffer, self.length);
+        if let Err(error) = written.and_then(|()| self.file.sync_data()) {
+            // What is not on the disk must not look as if it were.
+            let _ = self.file.set_len(self.length);
+            return Err(failed(error));
+        }
         self.length += buffer.len() as u64;
         match is_at(&self.file, &self.path).map_err(failed)? {
             true => Ok(()),
@@ -409,77 +463,122 @@ impl LogFile {
         self.next
     }
 
-    /// Puts a snapshot in the place of the entries before it.
+    /// Puts a snapshot in the place of the entries before it. If there is no room for the new file, the old one stays.
     pub(crate) fn compact(&mut self, snapshot: Snapshot<Command>) -> Result<(), LogFileError> {
         let first = snapshot.next;
         if first > self.next {
             return Ok(());
         }
         let path = self.path.clone();
-        let replaced = Self::replace(&path, Some(snapshot), |marks, writer| {
-            let mut buffer = Vec::new();
-            let mut written = Ok(());
-            let read = self.read(|_, content| {
-                if let Content::Entry(index, _) = &content
-                    && *index >= first
-                    && written.is_ok()
-                {
-                    buffer.clear();
-                    marks.write(&mut buffer, 0, &content);
-                    written = writer.write_all(&buffer);
-                }
-            });
-            read?;
-            written.map_err(failed("write", &path))
-        })?;
-        let replaced = replaced.ok_or(LogFileError::InUse(self.path.clone()))?;
-        let next = self.next;
-        *self = Self { next, ..replaced };
+        let Ok(Some(mut new)) = New::begin(&path, Some(&self.file)) else { return Ok(()) };
+        new.next = first;
+        let mut written = new.write(&Content::Snapshot(snapshot));
+        let read = self.read(|_, content| {
+            if let Content::Entry(index, _) = &content
+                && *index >= first
+                && written.is_ok()
+            {
+                new.next = index + 1;
+                written = new.write(&content);
+            }
+        });
+        read?;
+        if written.and_then(|()| new.flush()).is_err() {
+            let _ = std::fs::remove_file(&new.name);
+            return Ok(());
+        }
+        let in_process = std::mem::replace(&mut self.in_process, InProcess(PathBuf::new()));
+        match new.finish(in_process, true)? {
+            Some(file) => *self = file,
+            None => return Err(LogFileError::InUse(path)),
+        }
         Ok(())
     }
+}
 
-    /// Makes a file with a snapshot and what else is to be in it, and puts it in the place of the one at the path, if any.
-    /// It has the path's name when it is whole and on the disk.
-    fn replace(
-        path: &Path,
-        snapshot: Option<Snapshot<Command>>,
-        write: impl FnOnce(Marks, &mut BufWriter<&File>) -> Result<(), LogFileError>,
-    ) -> Result<Option<Self>, LogFileError> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        let failed = failed("write", &new);
-        let Some(file) = open_locked(&new, true).map_err(failed)? else { return Ok(None) };
+/// A file that will have the name of a log when it is whole and on the disk.
+struct New {
+    path: PathBuf,
+    /// What it is called until then.
+    name: PathBuf,
+    writer: BufWriter<File>,
+    marks: Marks,
+    next: u64,
+}
+
+impl New {
+    /// Begins one beside the log; `None` if another process does so.
+    fn begin(path: &Path, old: Option<&File>) -> Result<Option<Self>, LogFileError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".corewire-new");
+        let name = PathBuf::from(name);
+        let failed = failed("write", &name);
+        let Some(file) = open_locked(&name, true).map_err(failed)? else { return Ok(None) };
+        // A process may have ended while it wrote one.
+        let mut before = [0; MAGIC.len()];
+        let is_other = At { file: &file, at: 0 }.read_exact(&mut before).is_ok()
+            && before != *MAGIC
+            && before != [0; MAGIC.len()];
+        if is_other {
+            return Err(LogFileError::NotALog(name));
+        }
+        if let Some(old) = old {
+            let permissions = old.metadata().map_err(failed)?.permissions();
+            file.set_permissions(permissions).map_err(failed)?;
+        }
         file.set_len(0).map_err(failed)?;
         let random =
             random_u128().map_err(|error| failed(io::Error::from_raw_os_error(error.errno)))?;
         let random = random.to_le_bytes();
         let marks = Marks { mark: word(&random, 0), seed: word(&random, 4) };
-        let mut writer = BufWriter::with_capacity(1 << 20, &file);
+        let mut writer = BufWriter::with_capacity(1 << 20, file);
         writer.write_all(&[0; HEADER_BYTES]).map_err(failed)?;
-        let next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
-        if let Some(snapshot) = snapshot {
-            let mut buffer = Vec::new();
-            marks.write(&mut buffer, 0, &Content::Snapshot(snapshot));
-            writer.write_all(&buffer).map_err(failed)?;
-        }
-        write(marks, &mut writer)?;
-        writer.flush().map_err(failed)?;
-        drop(writer);
-        let length = file.metadata().map_err(failed)?.len();
+        Ok(Some(Self { path: path.to_owned(), name, writer, marks, next: 0 }))
+    }
+
+    fn write(&mut self, content: &Content) -> io::Result<()> {
+        let mut record = Vec::new();
+        self.marks.write(&mut record, 0, content);
+        self.writer.write_all(&record)
+    }
+
+    /// Brings it to the disk, with its header.
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()?;
+        let file = self.writer.get_ref();
+        let length = file.metadata()?.len();
         let mut header = [0; HEADER_BYTES];
         header[..16].copy_from_slice(MAGIC);
         header[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        header[20..24].copy_from_slice(&marks.mark.to_le_bytes());
-        header[24..28].copy_from_slice(&marks.seed.to_le_bytes());
+        header[20..24].copy_from_slice(&self.marks.mark.to_le_bytes());
+        header[24..28].copy_from_slice(&self.marks.seed.to_le_bytes());
         header[32..].copy_from_slice(&length.to_le_bytes());
         let sum = checksum(0, &[&header[..28], &header[32..]]);
         header[28..32].copy_from_slice(&sum.to_le_bytes());
-        file.write_all_at(&header, 0).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        std::fs::rename(&new, path).map_err(failed)?;
-        sync_directory(path).map_err(failed)?;
-        Ok(Some(Self { path: path.to_owned(), file, marks, length, next }))
+        file.write_all_at(&header, 0)?;
+        file.sync_all()
+    }
+
+    /// Gives it the name of the log; nothing if there is another one by now, and it may not be replaced.
+    fn finish(
+        mut self,
+        in_process: InProcess,
+        replaces: bool,
+    ) -> Result<Option<LogFile>, LogFileError> {
+        self.flush().map_err(failed("write", &self.name))?;
+        let Self { path, name, writer, marks, next } = self;
+        let named = match replaces {
+            true => std::fs::rename(&name, &path),
+            false => std::fs::hard_link(&name, &path).and_then(|()| std::fs::remove_file(&name)),
+        };
+        match named {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            named => named.map_err(failed("name", &path))?,
+        }
+        sync_directory(&path).map_err(failed("write the directory of", &path))?;
+        let file = writer.into_inner().map_err(|error| failed("write", &path)(error.into()))?;
+        let length = file.metadata().map_err(failed("read", &path))?.len();
+        Ok(Some(LogFile { path, in_process, file, marks, length, next }))
     }
 }
 
@@ -647,6 +746,9 @@ mod tests {
         file.compact(snapshot).unwrap();
         drop(file);
         let mut bytes = std::fs::read(scratch.log()).unwrap();
+        // Cut between two records.
+        std::fs::write(scratch.log(), &bytes[..HEADER_BYTES]).unwrap();
+        assert!(matches!(load(&scratch.log()), Err(LogFileError::Damaged { next: 0, .. })));
         let last = bytes.len() - 8;
         bytes[last] ^= 1;
         std::fs::write(scratch.log(), &bytes).unwrap();

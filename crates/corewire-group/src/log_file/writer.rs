@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corewire::OsError;
 use corewire_os::process;
@@ -14,9 +14,6 @@ use crate::frame::Command;
 use crate::kept::Snapshot;
 use crate::log_file::{LogFile, LogFileError};
 use crate::replica::{Entry, Publication};
-
-/// For how long the acceptor before may have the file. It gives it up as soon as it knows the view.
-const FREE_WITHIN: Duration = Duration::from_secs(10);
 
 /// What is to be done, in this order.
 enum Job {
@@ -163,15 +160,11 @@ fn append(
     }
 }
 
-/// Opens the file as soon as the acceptor before has given it up; nothing if nobody wants it any more.
+/// Opens the file as soon as the acceptor before has given it up: it may be stopped, or make the file shorter. Nothing if nobody wants it any more.
 fn begin(path: &Path, first: u64, is_wanted: &Weak<()>) -> Result<Option<LogFile>, LogFileError> {
-    let start = Instant::now();
     while is_wanted.strong_count() > 0 {
         if let Some(file) = LogFile::begin_at(path, first)? {
             return Ok(Some(file));
-        }
-        if start.elapsed() > FREE_WITHIN {
-            return Err(LogFileError::InUse(path.to_owned()));
         }
         std::thread::park_timeout(Duration::from_millis(1));
     }
