@@ -303,8 +303,11 @@ impl Engine {
 
     /// This member is not the acceptor any more. What it has not published is not decided.
     fn end_writing(&mut self) {
-        if self.writer.take().is_some() {
-            self.unpublished.retain(|one| one.after == 0);
+        if let Some(writer) = self.writer.take() {
+            let written = writer.done();
+            self.unpublished.retain(|one| one.after <= written);
+            // The next writer counts from the beginning.
+            self.unpublished.iter_mut().for_each(|one| one.after = 0);
         }
     }
 

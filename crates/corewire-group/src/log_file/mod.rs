@@ -34,6 +34,7 @@ pub(crate) mod writer;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind::{PermissionDenied, Unsupported};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -569,7 +570,14 @@ impl New {
         let Self { path, name, writer, marks, next } = self;
         let named = match replaces {
             true => std::fs::rename(&name, &path),
-            false => std::fs::hard_link(&name, &path).and_then(|()| std::fs::remove_file(&name)),
+            false => match std::fs::hard_link(&name, &path) {
+                Ok(()) => std::fs::remove_file(&name),
+                // A file system without links.
+                Err(error) if matches!(error.kind(), PermissionDenied | Unsupported) => {
+                    std::fs::rename(&name, &path)
+                }
+                Err(error) => Err(error),
+            },
         };
         match named {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
