@@ -45,7 +45,7 @@ pub enum Word {
     Higher(Ballot),
 }
 
-/// What a member has promised and accepted. With a log file it outlives the process.
+/// What a member has promised and accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Vote {
     pub(crate) promised: Ballot,

@@ -476,8 +476,8 @@ impl Computation {
     }
 
     /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that have not
-    /// been received are lost. A rank that starts again with the same directory when all have finished gets its last
-    /// state, and has nobody to speak with: whoever would compute anew removes the files.
+    /// been received are lost. If a rank starts again with the same directory when all have finished, it gets its last state, and
+    /// its other calls return [`ComputationError::Finished`]. To compute anew, remove the files first.
     ///
     /// # Errors
     /// As for [`send`](Self::send). A rank whose process ends before it has finished lets all others fail: they join again.

@@ -25,8 +25,8 @@
 //! If a process ends, the kernel reports that to every member, and every call that has not ended yet returns
 //! [`CollectiveError::Ended`] with the member's name, whether or not it would have needed that member; so do all later
 //! calls. A communicator that was dropped in order disturbs only those that still need a message from it. One whose call has
-//! failed does nothing any more, as if it had been dropped; whoever needs it waits for a moment for the death that it may
-//! have failed for, so that all name the same member.
+//! failed does nothing any more, as if it had been dropped. A member that needs such a communicator first waits up to 250 ms
+//! for the kernel to report a death, and names the dead member if it does.
 
 mod algorithms;
 mod link;
