@@ -21,13 +21,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Instant;
 
 use corewire::{Access, Domain};
 
 use calls::CALLS;
 use peers::{Part, Peer};
 use roles::{Directory, Role};
-use supervisor::{Fault, Run, Site, say, supervise};
+use supervisor::{Fault, LIMIT, Run, Site, say, supervise};
 
 /// The files that dead processes have left, to be copied into a role's directory.
 struct Graveyard(Directory);
@@ -103,8 +104,21 @@ fn run(
     drop(peer);
     // The next process removes every file that is still there.
     drop(Domain::builder().path(directory.path()).access(Access::Owner).open().unwrap());
-    wrong.extend(directory.files().iter().map(|file| format!("{file} stays")));
+    wrong.extend(remaining(&directory).iter().map(|file| format!("{file} stays")));
     Some((run, wrong))
+}
+
+/// The files that stay in `directory`. The peer's control thread may still serve a connection of the
+/// role when the peer is dropped: then the peer's socket goes as soon as the thread is done.
+fn remaining(directory: &Directory) -> Vec<String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let files = directory.files();
+        if files.is_empty() || Instant::now() > deadline {
+            return files;
+        }
+        thread::yield_now();
+    }
 }
 
 /// Is it that a process's queue of connections is full?

@@ -36,7 +36,7 @@ pub(crate) mod marks {
 const MARK_CALL: libc::c_long = libc::SYS_getpriority;
 const MARK: u64 = 0x636f_7265;
 /// A role that hangs is killed after this time. A successful run never waits this long.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A thread of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
