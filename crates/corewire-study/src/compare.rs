@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
-use crate::{active, collect, interfaces, journal, nemesis, output, protocols, report, routing};
+use crate::{
+    active, collect, collectives, interfaces, journal, nemesis, output, protocols, report, routing,
+};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -63,6 +65,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
         || interfaces::redraw(directory, plots)?
         || routing::redraw(directory, plots)?
         || protocols::redraw(directory, plots)?
+        || collectives::redraw(directory, plots)?
     {
         return Ok(());
     }

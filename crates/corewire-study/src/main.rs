@@ -4,6 +4,7 @@
 mod active;
 mod check;
 mod collect;
+mod collectives;
 mod compare;
 mod count;
 mod distances;
@@ -15,6 +16,7 @@ mod machine;
 mod mechanisms;
 mod model;
 mod nemesis;
+mod open_mpi;
 mod output;
 mod plan;
 mod program;
@@ -47,6 +49,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &interfaces::TYPES_ROLE,
     &routing::ROLE,
     &protocols::ROLE,
+    &collectives::ROLE,
 ];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
@@ -66,6 +69,7 @@ enum Command {
     Routing(routing::Args),
     Paxos(protocols::PaxosArgs),
     Checkpoint(protocols::CheckpointArgs),
+    Collectives(collectives::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Command::Routing(args) => routing::run(&args),
         Command::Paxos(args) => protocols::run_paxos(args),
         Command::Checkpoint(args) => protocols::run_checkpoint(args),
+        Command::Collectives(args) => collectives::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),

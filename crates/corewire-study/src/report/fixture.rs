@@ -64,7 +64,7 @@ pub(crate) fn empty() -> Results {
     }
 }
 
-fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     let cache = |level, kind: &str, bytes, shared_by| Cache {
         level,
         kind: kind.to_owned(),

@@ -7,6 +7,7 @@ mod absent;
 pub(crate) mod active;
 mod chart;
 mod claims;
+pub(crate) mod collectives;
 mod comparison;
 mod conclude;
 mod costs;
@@ -33,7 +34,7 @@ mod throughput;
 mod units;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 

@@ -153,7 +153,7 @@ impl Id {
     pub(crate) fn absence(self) -> Option<String> {
         match self {
             Self::LibfabricShm => libfabric::absence(),
-            Self::OpenMpi => open_mpi::absence(),
+            Self::OpenMpi => crate::open_mpi::absence(),
             _ => None,
         }
     }
@@ -174,7 +174,7 @@ impl Id {
     /// The command that starts all processes with these arguments, for a wire whose processes cannot
     /// be started directly.
     pub(crate) fn launcher(self, processes: &[Vec<String>]) -> Option<Command> {
-        (self == Self::OpenMpi).then(|| open_mpi::launcher(processes))
+        (self == Self::OpenMpi).then(|| crate::open_mpi::launcher(processes))
     }
 
     /// The options of Nemesis; `None` for other wires.

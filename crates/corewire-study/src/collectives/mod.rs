@@ -1,0 +1,309 @@
+//! `corewire-study collectives`: barrier, broadcast, reduce, allreduce, gather and all-to-all among the members of a group,
+//! and Open MPI's own in the same run.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `shape` | the calls that are measured |
+//! | `library` | the libraries, behind one trait |
+//! | `peer` | one process of a run |
+//! | `results` | `results.json` |
+
+mod library;
+mod peer;
+pub(crate) mod results;
+pub(crate) mod shape;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use corewire_os::{processor, random_u128};
+use corewire_study::harness::places::Places;
+use corewire_study::harness::setup::Setup;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use library::Id;
+pub(crate) use peer::ROLE;
+use peer::{Order, Report};
+use results::{About, FORMAT, Found, OURS, Point, Results, STUDY};
+use shape::Shape;
+
+use crate::failure::{Doing, Failure};
+use crate::program::PROGRAM;
+use crate::report::collectives as page;
+use crate::zimp::Scratch;
+use crate::{interrupt, machine, open_mpi, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire study collectives --quick --out collectives
+  corewire study collectives --out collectives --processes 2,8,16
+
+Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md describes, and the
+points as points.csv. Open MPI is measured if its library and mpirun are there.";
+
+/// Measure collective calls of a group, with Open MPI's own beside them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory for the results; created if it does not exist
+    #[arg(long, value_name = "DIR", default_value = "corewire-study-collectives")]
+    out: PathBuf,
+    /// Fewer and shorter runs: about half a minute
+    #[arg(long)]
+    quick: bool,
+    /// Measure among so many processes [default: 2, 4, 8, and one for each processor]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=64))]
+    processes: Vec<u32>,
+    /// Measure only these
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    libraries: Vec<Id>,
+}
+
+/// A run that takes longer has failed.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
+/// What is measured.
+struct Plan {
+    effort: &'static str,
+    runs: u32,
+    /// Short calls of a block, where each process has a processor.
+    calls: u32,
+    libraries: Vec<Id>,
+    /// The numbers of processes, in ascending order.
+    processes: Vec<usize>,
+    processors: usize,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self, Failure> {
+        let (effort, runs, calls) =
+            if args.quick { ("quick", 3, 2000) } else { ("default", 7, 10_000) };
+        let processors = processor::allowed().doing("ask for processors")?.len();
+        let mut processes: Vec<usize> = args.processes.iter().map(|&it| it as usize).collect();
+        if processes.is_empty() {
+            processes = vec![2, 4, 8, processors.clamp(2, 64)];
+        }
+        processes.sort_unstable();
+        processes.dedup();
+        let all = || Id::value_variants().to_vec();
+        let libraries = if args.libraries.is_empty() { all() } else { args.libraries.clone() };
+        Ok(Self { effort, runs, calls, libraries, processes, processors })
+    }
+
+    const fn is_crowded(&self, processes: usize) -> bool {
+        processes > self.processors
+    }
+
+    /// The points of a library and a number of processes, without runs yet.
+    fn points(&self, library: Id, processes: usize) -> impl Iterator<Item = Point> + use<> {
+        let oversubscribed = self.is_crowded(processes);
+        Shape::all().into_iter().map(move |shape| {
+            let library = library.text();
+            Point { library, processes, shape, oversubscribed, runs: Vec::new() }
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    interrupt::prepare()?;
+    let plan = Plan::new(args)?;
+    let about = |&id: &Id| About {
+        id: id.text(),
+        name: id.name().to_owned(),
+        settings: id.settings(),
+        impossible: id.absence(),
+        failures: Vec::new(),
+    };
+    let of = |&processes: &usize| {
+        plan.libraries.iter().flat_map({
+            let plan = &plan;
+            move |&library| plan.points(library, processes)
+        })
+    };
+    let mut results = Results {
+        format: FORMAT,
+        study: STUDY.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        began: jiff::Timestamp::now()
+            .round(jiff::Unit::Second)
+            .doing("read the clock")?
+            .to_string(),
+        effort: plan.effort.to_owned(),
+        runs: plan.runs,
+        machine: machine::describe("not used".to_owned())?,
+        libraries: plan.libraries.iter().map(about).collect(),
+        points: plan.processes.iter().flat_map(of).collect(),
+        ratios: Vec::new(),
+    };
+    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
+    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    measure(&plan, &scratch.0, &mut results)?;
+    results.conclude();
+    write(&args.out, &results)?;
+    print(&args.out, &results);
+    Ok(())
+}
+
+/// Runs the libraries in turn with each number of processes, every other time in the opposite order.
+fn measure(plan: &Plan, scratch: &Path, results: &mut Results) -> Result<(), Failure> {
+    let possible = |&index: &usize| results.libraries[index].impossible.is_none();
+    let possible: Vec<usize> = (0..plan.libraries.len()).filter(possible).collect();
+    let bar = ProgressBar::new(
+        u64::from(plan.runs) * plan.processes.len() as u64 * possible.len() as u64,
+    );
+    let style = ProgressStyle::with_template("{wide_msg} {bar:24} {percent:>3} %, {eta} left");
+    bar.set_style(style.doing("draw a progress bar")?);
+    let shapes = Shape::all().len();
+    for run in 0..plan.runs {
+        let mut turn = possible.clone();
+        if run % 2 == 1 {
+            turn.reverse();
+        }
+        for (place, &processes) in plan.processes.iter().enumerate() {
+            for &index in &turn {
+                let id = plan.libraries[index];
+                bar.set_message(format!("{} among {processes} processes", id.name()));
+                let found = run_once(plan, id, processes, scratch);
+                if interrupt::is_wanted() {
+                    bar.abandon();
+                    return Err(interrupt::loss());
+                }
+                match found {
+                    Ok(found) => {
+                        let first = (place * plan.libraries.len() + index) * shapes;
+                        let own = results.points[first..][..shapes].iter_mut();
+                        for (point, (each_ns, line_ns)) in own.zip(found) {
+                            point.runs.push(Found { run, each_ns, line_ns });
+                        }
+                    }
+                    Err(failure) => {
+                        let why = format!("among {processes} processes: {}", failure.message);
+                        results.libraries[index].failures.push(why);
+                    }
+                }
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Runs a library once among so many processes: all calls.
+fn run_once(
+    plan: &Plan,
+    library: Id,
+    processes: usize,
+    scratch: &Path,
+) -> Result<Vec<(f64, crate::distances::Lines)>, Failure> {
+    // Without a processor for each, a call takes as long as the processes need to take turns.
+    let calls = if plan.is_crowded(processes) { plan.calls / 10 } else { plan.calls };
+    let setup = Setup::new(PROGRAM, processes).places(Places::Apart);
+    let mut crew = setup.time(TIME_MAX).scratch(scratch).crew()?;
+    let order = Order { library, processes, calls };
+    match library {
+        Id::Corewire => {
+            for _ in 0..processes {
+                crew.add_worker(&ROLE, &order)?;
+            }
+        }
+        Id::OpenMpi => {
+            let command = |index| crew.command_of(index, &ROLE, &order);
+            let commands: Result<Vec<_>, _> = (0..processes).map(command).collect();
+            crew.add(&mut open_mpi::launcher(&commands?))?;
+        }
+    }
+    crew.await_ready()?;
+    crew.go();
+    let reports: Vec<Report> = crew.reports()?;
+    let report = reports.into_iter().next();
+    let found = report.ok_or_else(|| Failure::other("nobody reported"))?.found;
+    match found.len() == Shape::all().len() {
+        true => Ok(found),
+        false => Err(Failure::other("a report is not whole")),
+    }
+}
+
+/// Writes page, results and table to `directory`.
+fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(results).doing("write results")?;
+    output::put(directory, "results.json", &(json + "\n"))?;
+    output::put(directory, "points.csv", &table(results)?)?;
+    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
+}
+
+/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
+pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
+    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
+        return Ok(false);
+    };
+    write(directory, &results)?;
+    if with_plots {
+        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
+            output::put(directory, &format!("{stem}.svg"), &svg)?;
+        }
+    }
+    print(directory, &results);
+    Ok(true)
+}
+
+fn table(results: &Results) -> Result<String, Failure> {
+    let here = results.at_most_frequent();
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let heads =
+        ["call", "bytes", "processes", "oversubscribed", "library", "each_ns", "min", "max"];
+    table.write_record(heads).doing("write a table")?;
+    for point in &here.points {
+        let Some(each) = here.each_ns(&point.library, point.processes, point.shape) else {
+            continue;
+        };
+        let number = |figure: f64| format!("{figure:.1}");
+        let row = [
+            point.shape.call.name().to_owned(),
+            point.shape.bytes.to_string(),
+            point.processes.to_string(),
+            point.oversubscribed.to_string(),
+            point.library.clone(),
+            number(each.median),
+            number(each.min),
+            number(each.max),
+        ];
+        table.write_record(row).doing("write a table")?;
+    }
+    let bytes = table.into_inner().doing("write a table")?;
+    String::from_utf8(bytes).doing("write a table")
+}
+
+/// Prints the times of all calls, the ratios, and where the page is.
+fn print(directory: &Path, results: &Results) {
+    let here = results.at_most_frequent();
+    for (processes, is_crowded) in here.processes() {
+        let note = if is_crowded { ", more than there are processors" } else { "" };
+        println!("{processes} processes{note}, us:");
+        for shape in here.shapes() {
+            let mut line = format!("  {:<12}{:>6} B", shape.call.name(), shape.bytes);
+            for library in &here.libraries {
+                let each = here.each_ns(&library.id, processes, shape);
+                let each = each.map_or("-".to_owned(), |it| format!("{:.2}", it.median / 1e3));
+                line += &format!("{:>12} {each:>9}", library.name);
+                if library.id != OURS
+                    && let Some(ratio) = here.ratio(&library.id, processes, shape)
+                {
+                    line += &format!(" ({:.2}\u{d7})", ratio.median);
+                }
+            }
+            println!("{line}");
+        }
+    }
+    for library in &here.libraries {
+        for why in library.impossible.iter().chain(&library.failures) {
+            println!("{}: {why}", library.name);
+        }
+    }
+    println!("\n{}", directory.join("report.html").display());
+}
