@@ -50,7 +50,7 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(COREWIRE) bench policy
 	$(COREWIRE) bench shared
 
-study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement and checkpoints, the rivals too (STUDY="--quick")
+study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints and collective calls, the rivals too (STUDY="--quick")
 	cargo build --release --locked -p corewire-cli -p corewire-study --features corewire-study/rivals
 	$(COREWIRE) study zimp $(STUDY)
 	$(COREWIRE) study nemesis $(STUDY)
@@ -59,6 +59,7 @@ study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed cal
 	$(COREWIRE) study routing $(STUDY)
 	$(COREWIRE) study paxos $(STUDY)
 	$(COREWIRE) study checkpoint $(STUDY)
+	$(COREWIRE) study collectives $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models

@@ -89,6 +89,33 @@ fn long_values_need_no_room_for_all_of_them() {
 }
 
 #[test]
+fn who_is_ahead_waits_for_room_only() {
+    // In these calls some members only send: they run ahead until the others must make room.
+    for (length, calls) in [(1, 3000), (1000, 1000), (8192, 100)] {
+        with_members("ahead", 3, Tiers::One, |all| {
+            let rank = all.rank() as u64;
+            for call in 0..calls {
+                let mut values = vec![if rank == 0 { call } else { 0 }; length];
+                all.broadcast(0, &mut values).unwrap();
+                assert!(values.iter().all(|value| *value == call));
+            }
+            for call in 0..calls {
+                let part = vec![call * 10 + rank; length];
+                let mut parts = vec![0; if rank == 2 { 3 * length } else { 0 }];
+                all.gather(2, &part, &mut parts).unwrap();
+                let expected = |at: usize| call * 10 + (at / length) as u64;
+                assert!(parts.iter().enumerate().all(|(at, value)| *value == expected(at)));
+            }
+            for call in 0..calls {
+                let mut values = vec![call + rank; length];
+                all.reduce(1, &mut values, |one, other| one + other).unwrap();
+                assert!(rank != 1 || values.iter().all(|value| *value == 3 * call + 3));
+            }
+        });
+    }
+}
+
+#[test]
 fn two_levels_give_the_same() {
     // The threads run where they run: some have caches of their own, or all are at one.
     for count in [2, 5, 6] {

@@ -9,6 +9,8 @@ const LONG_BYTES: usize = 32 << 10;
 
 /// Up to so many bytes, one member combines the values of all where there are too few processors.
 const CENTER_BYTES_MAX: usize = 1024;
+/// Parts of an all-to-all of up to so many bytes are all sent before the first one is received.
+const AT_ONCE_BYTES_MAX: usize = 4096;
 
 /// What can be sent: values without padding, of which every pattern of bits is one.
 pub trait Value: FromBytes + IntoBytes + Immutable + Copy {}
@@ -152,12 +154,22 @@ impl Communicator {
             }
         }
         received[rank * each..][..each].copy_from_slice(&parts[rank * each..][..each]);
+        let of_step = |step: usize| ((rank + step) % size, (rank + size - step) % size);
+        let part_of = |to: usize| parts[to * each..][..each].as_bytes();
+        if each * size_of::<T>() <= AT_ONCE_BYTES_MAX {
+            // All parts are on their way before this member waits for the first one.
+            for (to, _) in (1..size).map(of_step) {
+                self.send(to, tag, part_of(to))?;
+            }
+            for (_, from) in (1..size).map(of_step) {
+                receive_values(self, from, tag, &mut received[from * each..][..each])?;
+            }
+            return Ok(());
+        }
         // Piece by piece with each other one in turn: nobody is asked by all at once.
-        for step in 1..size {
-            let (to, from) = ((rank + step) % size, (rank + size - step) % size);
-            let part = parts[to * each..][..each].as_bytes();
+        for (to, from) in (1..size).map(of_step) {
             let place = received[from * each..][..each].as_mut_bytes();
-            self.send_receive((to, part), (from, place), tag)?;
+            self.send_receive((to, part_of(to)), (from, place), tag)?;
         }
         Ok(())
     }

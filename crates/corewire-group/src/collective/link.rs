@@ -18,8 +18,8 @@ use crate::member::View;
 const PIECE_BYTES: usize = 32 << 10;
 /// Times that a member yields its processor before it waits, if there are too few of them.
 const YIELDS: u32 = 1000;
-/// Times that a member looks for room before it waits.
-const LOOKS: u32 = 1000;
+/// How often a member that waits for room looks whether another one has ended.
+const LOOKS_EVERY: Duration = Duration::from_millis(1);
 /// How long the kernel may take to tell one member of a death that it has told another one of.
 const DEATH_WITHIN: Duration = Duration::from_millis(250);
 /// A tag that no message has.
@@ -224,19 +224,25 @@ impl Communicator {
         tag: u64,
         piece: &[u8],
     ) -> Result<(), CollectiveError> {
-        let mut looks = 0;
+        let mut yields = if self.is_crowded { YIELDS } else { 0 };
         loop {
             let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
-            match endpoint.try_send(peer, tag, piece) {
+            let sent = match yields {
+                0 => endpoint.send_timeout(peer, tag, piece, LOOKS_EVERY),
+                // Whoever makes room waits for this processor, probably.
+                _ => {
+                    yields -= 1;
+                    std::thread::yield_now();
+                    endpoint.try_send(peer, tag, piece)
+                }
+            };
+            match sent {
                 Ok(()) => return Ok(()),
-                Err(MessageError::Full { .. }) => {}
+                Err(MessageError::Full { .. } | MessageError::Timeout { .. }) => {}
                 Err(error) => return Err(self.failed(to, error)),
             }
-            looks += 1;
-            let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
             let nothing = Selector::tag(NO_TAG);
-            let event = endpoint.receive_event_into_timeout(nothing, &mut [], pause);
-            match event {
+            match endpoint.try_receive_event_into(nothing, &mut []) {
                 Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
                 Ok(_) => {}
                 Err(error) => return Err(self.failed(to, error)),

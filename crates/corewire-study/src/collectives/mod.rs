@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Directory for the results; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "corewire-study-collectives")]
     out: PathBuf,
-    /// Fewer and shorter runs: about half a minute
+    /// Fewer and shorter runs: about ten seconds
     #[arg(long)]
     quick: bool,
     /// Measure among so many processes [default: 2, 4, 8, and one for each processor]
@@ -62,6 +62,8 @@ pub(crate) struct Args {
     libraries: Vec<Id>,
 }
 
+/// Time of a run, most of which it takes to start the processes.
+const AROUND: Duration = Duration::from_millis(500);
 /// A run that takes longer has failed.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
@@ -153,9 +155,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn measure(plan: &Plan, scratch: &Path, results: &mut Results) -> Result<(), Failure> {
     let possible = |&index: &usize| results.libraries[index].impossible.is_none();
     let possible: Vec<usize> = (0..plan.libraries.len()).filter(possible).collect();
-    let bar = ProgressBar::new(
-        u64::from(plan.runs) * plan.processes.len() as u64 * possible.len() as u64,
-    );
+    let runs = plan.runs as usize * plan.processes.len() * possible.len();
+    let time = AROUND * u32::try_from(runs).unwrap_or(u32::MAX);
+    eprintln!("it will take about {} seconds", time.as_secs().max(1));
+    let bar = ProgressBar::new(runs as u64);
     let style = ProgressStyle::with_template("{wide_msg} {bar:24} {percent:>3} %, {eta} left");
     bar.set_style(style.doing("draw a progress bar")?);
     let shapes = Shape::all().len();

@@ -1,6 +1,7 @@
 //! Tests of the study, run like a user runs it.
 
 mod active;
+mod collectives;
 mod commands;
 mod interfaces;
 mod mechanisms;
