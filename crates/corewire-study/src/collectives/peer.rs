@@ -15,6 +15,8 @@ use crate::failure::Failure;
 
 /// Blocks of calls, the first of which is not counted.
 const BLOCKS: usize = 7;
+/// Blocks of barriers before the first call that is measured.
+const WARM_UP_BLOCKS: usize = 20;
 /// A block with more bytes has fewer calls.
 const LONG_BYTES: usize = 1024;
 /// Round trips of a bare line between two calls.
@@ -70,6 +72,11 @@ fn measure(
         }
         _ => None,
     };
+    // The kernel needs a while until it has spread the processes over the processors.
+    let barrier = Shape { call: Call::Barrier, bytes: 0 };
+    for _ in 0..WARM_UP_BLOCKS {
+        Buffers::new(barrier, order.processes).block(&mut all, order.calls)?;
+    }
     let mut found = Vec::new();
     let mut before = line();
     for shape in Shape::all() {
