@@ -9,6 +9,8 @@ const LONG_BYTES: usize = 32 << 10;
 
 /// Up to so many bytes, one member combines the values of all where there are too few processors.
 const CENTER_BYTES_MAX: usize = 1024;
+/// Parts that are gathered go along a tree if all together have at most so many bytes.
+const TREE_BYTES_MAX: usize = 8 << 10;
 /// Parts of an all-to-all of up to so many bytes are all sent before the first one is received.
 const AT_ONCE_BYTES_MAX: usize = 4096;
 
@@ -123,6 +125,9 @@ impl Communicator {
                 given: all.len(),
                 needed: part.len() * self.size(),
             });
+        }
+        if size_of_val(part) * self.size() <= TREE_BYTES_MAX && self.size() > 2 {
+            return self.gather_by_tree(tag, root, part, all);
         }
         if self.rank != root {
             return self.send(root, tag, part.as_bytes());
@@ -277,6 +282,42 @@ impl Communicator {
             }
             step *= 2;
         }
+        Ok(())
+    }
+
+    /// The same tree: each sends the parts that it has, one after the other, so that the root receives few messages.
+    fn gather_by_tree<T: Value>(
+        &mut self,
+        tag: u64,
+        root: usize,
+        part: &[T],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let size = self.size();
+        let at = (self.rank + size - root) % size;
+        let other = |at: usize| (at + root) % size;
+        let bytes = size_of_val(part);
+        let mut parts = std::mem::take(&mut self.buffer);
+        parts.clear();
+        parts.extend_from_slice(part.as_bytes());
+        let mut step = 1;
+        while step < size && at & step == 0 {
+            if at + step < size {
+                let own = parts.len();
+                parts.resize(own + step.min(size - at - step) * bytes, 0);
+                self.receive(other(at + step), tag, &mut parts[own..])?;
+            }
+            step *= 2;
+        }
+        if at > 0 {
+            self.send(other(at - step), tag, &parts)?;
+        } else {
+            for index in 0..size {
+                let place = &mut all[other(index) * part.len()..][..part.len()];
+                place.as_mut_bytes().copy_from_slice(&parts[index * bytes..][..bytes]);
+            }
+        }
+        self.buffer = parts;
         Ok(())
     }
 

@@ -62,8 +62,10 @@ pub(crate) struct Args {
     libraries: Vec<Id>,
 }
 
-/// Time of a run, most of which it takes to start the processes.
-const AROUND: Duration = Duration::from_millis(500);
+/// Time to start and to end a run.
+const AROUND: Duration = Duration::from_millis(400);
+/// Approximate time of one call of each kind, for each process.
+const EACH: Duration = Duration::from_micros(35);
 /// A run that takes longer has failed.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
@@ -93,6 +95,15 @@ impl Plan {
         let all = || Id::value_variants().to_vec();
         let libraries = if args.libraries.is_empty() { all() } else { args.libraries.clone() };
         Ok(Self { effort, runs, calls, libraries, processes, processors })
+    }
+
+    /// Short calls of a block. Without a processor for each, a call takes as long as the processes need to take turns.
+    const fn calls(&self, processes: usize) -> u32 {
+        if self.is_crowded(processes) { self.calls / 10 } else { self.calls }
+    }
+
+    fn time_of_run(&self, processes: usize) -> Duration {
+        AROUND + EACH * self.calls(processes) * u32::try_from(processes).unwrap_or(u32::MAX)
     }
 
     const fn is_crowded(&self, processes: usize) -> bool {
@@ -156,7 +167,9 @@ fn measure(plan: &Plan, scratch: &Path, results: &mut Results) -> Result<(), Fai
     let possible = |&index: &usize| results.libraries[index].impossible.is_none();
     let possible: Vec<usize> = (0..plan.libraries.len()).filter(possible).collect();
     let runs = plan.runs as usize * plan.processes.len() * possible.len();
-    let time = AROUND * u32::try_from(runs).unwrap_or(u32::MAX);
+    let once: Duration = plan.processes.iter().map(|&it| plan.time_of_run(it)).sum();
+    let each_library = once * plan.runs;
+    let time = each_library * u32::try_from(possible.len()).unwrap_or(u32::MAX);
     eprintln!("it will take about {} seconds", time.as_secs().max(1));
     let bar = ProgressBar::new(runs as u64);
     let style = ProgressStyle::with_template("{wide_msg} {bar:24} {percent:>3} %, {eta} left");
@@ -204,8 +217,7 @@ fn run_once(
     processes: usize,
     scratch: &Path,
 ) -> Result<Vec<(f64, crate::distances::Lines)>, Failure> {
-    // Without a processor for each, a call takes as long as the processes need to take turns.
-    let calls = if plan.is_crowded(processes) { plan.calls / 10 } else { plan.calls };
+    let calls = plan.calls(processes);
     let setup = Setup::new(PROGRAM, processes).places(Places::Apart);
     let mut crew = setup.time(TIME_MAX).scratch(scratch).crew()?;
     let order = Order { library, processes, calls };
