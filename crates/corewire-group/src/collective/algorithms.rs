@@ -11,7 +11,8 @@ const LONG_BYTES: usize = 32 << 10;
 const CENTER_BYTES_MAX: usize = 1024;
 /// Parts that are gathered go along a tree if all together have at most so many bytes.
 const TREE_BYTES_MAX: usize = 8 << 10;
-/// Parts of an all-to-all of up to so many bytes are all sent before the first one is received.
+/// Parts of an all-to-all of up to so many bytes are all sent before the first one is received where there are too few
+/// processors. (With a processor for each, eight members took 3.8 us this way, and 3.4 us in pairs.)
 const AT_ONCE_BYTES_MAX: usize = 4096;
 
 /// What can be sent: values without padding, of which every pattern of bits is one.
@@ -161,8 +162,8 @@ impl Communicator {
         received[rank * each..][..each].copy_from_slice(&parts[rank * each..][..each]);
         let of_step = |step: usize| ((rank + step) % size, (rank + size - step) % size);
         let part_of = |to: usize| parts[to * each..][..each].as_bytes();
-        if each * size_of::<T>() <= AT_ONCE_BYTES_MAX {
-            // All parts are on their way before this member waits for the first one.
+        if self.is_crowded && each * size_of::<T>() <= AT_ONCE_BYTES_MAX {
+            // All parts are on their way before this member waits for the first one, and others must run.
             for (to, _) in (1..size).map(of_step) {
                 self.send(to, tag, part_of(to))?;
             }
