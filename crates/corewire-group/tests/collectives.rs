@@ -10,8 +10,16 @@ use corewire_group::{CollectiveError, Communicator, Group, Tiers};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does a job at each of so many members.
+/// Does a job at each of so many members, and meets all others after it.
 fn with_members(test: &str, count: usize, tiers: Tiers, job: impl Fn(&mut Communicator) + Sync) {
+    leaving(test, count, tiers, |mut all| {
+        job(&mut all);
+        all.barrier().unwrap();
+    });
+}
+
+/// Does a job at each of so many members.
+fn leaving(test: &str, count: usize, tiers: Tiers, job: impl Fn(Communicator) + Sync) {
     let path: PathBuf =
         std::env::temp_dir().join(format!("corewire-{test}-{count}-{}", std::process::id()));
     let domain = Domain::open_at(&path).unwrap();
@@ -21,9 +29,7 @@ fn with_members(test: &str, count: usize, tiers: Tiers, job: impl Fn(&mut Commun
                 let group = Group::builder(&domain, "all").join_timeout(PATIENCE).unwrap();
                 let view = group.wait_for_members(count, PATIENCE).unwrap();
                 let builder = Communicator::builder(&domain, &group, &view).tiers(tiers);
-                let mut all = builder.timeout(PATIENCE).connect().unwrap();
-                job(&mut all);
-                all.barrier().unwrap();
+                job(builder.timeout(PATIENCE).connect().unwrap());
             });
         }
     });
@@ -89,8 +95,8 @@ fn long_values_need_no_room_for_all_of_them() {
 }
 
 #[test]
-fn who_is_ahead_waits_for_room_only() {
-    // In these calls some members only send: they run ahead until the others must make room.
+fn values_come_in_order_from_members_that_run_ahead() {
+    // In these calls some members only send, until the others must make room.
     for (length, calls) in [(1, 3000), (1000, 1000), (8192, 100)] {
         with_members("ahead", 3, Tiers::One, |all| {
             let rank = all.rank() as u64;
@@ -111,6 +117,46 @@ fn who_is_ahead_waits_for_room_only() {
                 all.reduce(1, &mut values, |one, other| one + other).unwrap();
                 assert!(rank != 1 || values.iter().all(|value| *value == 3 * call + 3));
             }
+        });
+    }
+}
+
+#[test]
+fn parts_of_another_length_are_named() {
+    // Both ways to gather, and each member that may be wrong.
+    for (length, other) in [(1, 2000), (2000, 1), (0, 1)] {
+        for wrong in 0..4 {
+            let named = AtomicUsize::new(0);
+            leaving("lengths", 4, Tiers::One, |mut all| {
+                let length = if all.rank() == wrong { other } else { length };
+                let mut parts = vec![0u64; if all.rank() == 0 { 4 * length } else { 0 }];
+                // Those that only send may have returned.
+                let gathered = all.gather(0, &vec![7; length], &mut parts);
+                let error = gathered.and_then(|()| all.barrier()).unwrap_err();
+                let is_named = matches!(error, CollectiveError::Length { .. });
+                named.fetch_add(usize::from(is_named), SeqCst);
+            });
+            assert!(named.into_inner() > 0, "{other} among {length} at {wrong}");
+        }
+    }
+}
+
+#[test]
+fn who_drops_its_communicator_has_sent_everything() {
+    for _ in 0..10 {
+        let come = AtomicUsize::new(0);
+        leaving("drops", 3, Tiers::One, |mut all| {
+            // More than there is room for.
+            let part = vec![all.rank() as u64 + 1; 1 << 17];
+            let mut parts = vec![0; if all.rank() == 0 { 3 << 17 } else { 0 }];
+            come.fetch_add(1, SeqCst);
+            while all.rank() == 0 && come.load(SeqCst) < 3 {
+                std::thread::yield_now();
+            }
+            all.gather(0, &part, &mut parts).unwrap();
+            drop(all);
+            let mut parts = parts.chunks(1 << 17).zip(1..);
+            assert!(parts.all(|(part, one)| part.iter().all(|value| *value == one)));
         });
     }
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
+use crate::output::Study;
 use crate::{
     active, collect, collectives, interfaces, journal, nemesis, output, protocols, report, routing,
 };
@@ -60,12 +61,12 @@ pub(crate) struct ReportArgs {
 /// Runs the `report` command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let (directory, plots) = (&args.directory, args.plots);
-    if nemesis::redraw(directory, plots)?
-        || active::redraw(directory, plots)?
-        || interfaces::redraw(directory, plots)?
-        || routing::redraw(directory, plots)?
-        || protocols::redraw(directory, plots)?
-        || collectives::redraw(directory, plots)?
+    if nemesis::results::Results::redraw(directory, plots)?
+        || active::results::Results::redraw(directory, plots)?
+        || interfaces::results::Results::redraw(directory, plots)?
+        || routing::results::Results::redraw(directory, plots)?
+        || protocols::results::Results::redraw(directory, plots)?
+        || collectives::results::Results::redraw(directory, plots)?
     {
         return Ok(());
     }

@@ -8,6 +8,12 @@ use crate::failure::{Doing, Failure};
 use crate::results::{Cache, Machine};
 use crate::worker::why_counters_are_absent;
 
+/// The time, in UTC.
+pub(crate) fn now() -> Result<String, Failure> {
+    let now = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
+    Ok(now.to_string())
+}
+
 /// Describes this machine. `queue_limits` says which limits apply to its message queues.
 pub(crate) fn describe(queue_limits: String) -> Result<Machine, Failure> {
     let cpus = processor::allowed().doing("ask for processors")?;

@@ -22,7 +22,8 @@ const LOADING: &str = "load Open MPI";
 type Init = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
 
-/// The library in a process that takes part. Dropping it ends the process's part, and waits for the others.
+/// The library in a process that takes part. Dropping it ends the process's part, and waits for the others: one that has
+/// failed is to be forgotten instead, so that the launcher ends all.
 pub(crate) struct OpenMpi {
     library: Library,
     finalize: Symbol<Finalize>,
@@ -38,12 +39,15 @@ pub(crate) fn absence() -> Option<String> {
     (!is_there).then(|| format!("no {LAUNCHER} (Debian: openmpi-bin)"))
 }
 
-/// The `mpirun` command that starts the processes and connects them.
-pub(crate) fn launcher(processes: &[Vec<String>]) -> Command {
+/// The `mpirun` command that starts the processes and connects them. `is_crowded`: there are fewer processors.
+pub(crate) fn launcher(processes: &[Vec<String>], is_crowded: bool) -> Command {
     let mut command = Command::new(LAUNCHER);
     // It refuses to run as root without both variables.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.args(["--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1"]);
+    // It would count cores where this study counts processors.
+    let must_yield = if is_crowded { "1" } else { "0" };
+    command.args(["--mca", "mpi_yield_when_idle", must_yield]);
     // Its shared memory has had several names, so this excludes its other transports.
     command.args(["--mca", "btl", "^tcp,openib,ofi,uct,usnic"]);
     for (index, arguments) in processes.iter().enumerate() {
@@ -56,8 +60,8 @@ pub(crate) fn launcher(processes: &[Vec<String>]) -> Command {
 }
 
 /// How it is started, in words.
-pub(crate) const START: &str =
-    "started by mpirun without its transports for networks, and bound to processors by this study";
+pub(crate) const START: &str = "started by mpirun without its transports for networks, and bound to processors by this study; it yields where there \
+     are fewer processors than processes";
 
 fn library() -> Result<Library, libloading::Error> {
     // SAFETY: loading the library runs the same initialization as in any program that is linked to it.

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use corewire_study::harness::statistics::Spread;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Doing, Failure};
-use crate::report;
+use crate::report::{self, PageError};
 use crate::results::Results;
 
 /// Writes page, results and tables to `directory`.
@@ -49,8 +50,58 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     Ok(results)
 }
 
+/// The results of a study that writes one page, `results.json` and one table.
+pub(crate) trait Study: Serialize + DeserializeOwned {
+    /// The names that `results.json` may have for it.
+    const NAMES: &[&str];
+    /// The format of `results.json` that this program reads.
+    const FORMAT: u32;
+
+    /// The medians, as CSV.
+    fn table(&self) -> Result<String, Failure>;
+
+    /// The page, as HTML.
+    fn page(&self) -> Result<String, PageError>;
+
+    /// The SVG of every figure, with the stem of its file name.
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError>;
+
+    /// Prints the main figures, and where the page is.
+    fn print(&self, directory: &Path);
+
+    /// The text of `results.json`.
+    fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// Writes page, results and table to `directory`.
+    fn write(&self, directory: &Path) -> Result<(), Failure> {
+        put(directory, "results.json", &(self.json().doing("write results")? + "\n"))?;
+        put(directory, "points.csv", &self.table()?)?;
+        put(directory, "report.html", &self.page().doing("draw the page")?)
+    }
+
+    /// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
+    fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
+        for name in Self::NAMES {
+            let Some(results) = read_study::<Self>(directory, name, Self::FORMAT)? else {
+                continue;
+            };
+            results.write(directory)?;
+            if with_plots {
+                for (stem, svg) in results.plots().doing("draw the plots")? {
+                    put(directory, &format!("{stem}.svg"), &svg)?;
+                }
+            }
+            results.print(directory);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
 /// Reads the results of study `study` from `directory`; `None` if it holds none of it.
-pub(crate) fn read_study<R: DeserializeOwned>(
+fn read_study<R: DeserializeOwned>(
     directory: &Path,
     study: &str,
     format: u32,

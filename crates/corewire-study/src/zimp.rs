@@ -79,10 +79,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let queue_limits = raise_queue_limits(longest as u64);
     let header = Header {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .doing("read the clock")?
-            .to_string(),
+        began: machine::now()?,
         machine: machine::describe(queue_limits)?,
         plan,
     };

@@ -13,9 +13,11 @@ use crate::frame::{decode, encode};
 use crate::group::Group;
 use crate::member::View;
 
-/// The longest piece of a message: it goes into memory of the sender, so that the sender does not wait for the receiver
-/// as long as there is room.
+/// The longest piece of a message: it goes through cells, so that the sender does not wait for the receiver as long as
+/// there is room.
 const PIECE_BYTES: usize = 32 << 10;
+/// Messages of up to so many bytes are sent whole, or not at all.
+const WHOLE_BYTES: usize = 160;
 /// Times that a member yields its processor before it waits, if there are too few of them.
 const YIELDS: u32 = 1000;
 /// How often a member that waits for room looks whether another one has ended.
@@ -250,6 +252,16 @@ impl Communicator {
         }
     }
 
+    /// Ends a call in which a message had so many bytes: waits until all pieces are where their receivers find them, also if
+    /// this member makes no call for a while.
+    #[inline]
+    pub(super) fn settle(&mut self, bytes: usize) -> Result<(), CollectiveError> {
+        match &mut self.endpoint {
+            Some(endpoint) if bytes > WHOLE_BYTES => Ok(endpoint.flush()?),
+            _ => Ok(()),
+        }
+    }
+
     /// Receives a message of this length, in pieces.
     #[inline]
     pub(super) fn receive(
@@ -274,7 +286,7 @@ impl Communicator {
 
     /// Receives the next message with this tag, of at most `buffer` bytes.
     #[inline]
-    fn receive_some(
+    pub(super) fn receive_some(
         &mut self,
         from: usize,
         tag: u64,
@@ -343,7 +355,12 @@ impl Communicator {
     }
 
     /// Members that disagree on lengths understand nothing any more.
-    fn wrong_length(&mut self, from: usize, found: u64, expected: usize) -> CollectiveError {
+    pub(super) fn wrong_length(
+        &mut self,
+        from: usize,
+        found: u64,
+        expected: usize,
+    ) -> CollectiveError {
         let error = CollectiveError::Length { member: self.members[from], found, expected };
         self.end(error)
     }

@@ -9,11 +9,11 @@
 //! | broadcast | ceil(log2 n) | the value, at most ceil(log2 n) times |
 //! | reduce | ceil(log2 n) | the value, once |
 //! | allreduce | ceil(log2 n), 2 more if n is no power of two; 2(n - 1) for long values | the value in each round; long values twice |
-//! | gather | 1 | its part |
+//! | gather | ceil(log2 n) for short parts, otherwise 1 | its part, with short ones of up to n/2 others; long ones once |
 //! | all-to-all | 1 | n - 1 parts |
 //!
-//! With fewer processors than members, the first member does the work of short barriers and allreduces: more for one, but
-//! each member has to run only once.
+//! With fewer processors than members, the first member does the work of short barriers and allreduces, and short parts of
+//! an all-to-all are all sent before the first one is received: more work, but each member has to run only once.
 //!
 //! With [two levels](Tiers::Two), members at the same last-level cache first do it among themselves, then one of each
 //! cache with the others, so that each value crosses to a cache once.
@@ -143,7 +143,8 @@ pub enum CollectiveError {
         size: usize,
     },
     /// A member has given values of another length. The communicator cannot be used any more; drop it, so that the others
-    /// do not wait. Not noticed if a length is longer than 32 KiB and the other one is longer by whole pieces of 32 KiB.
+    /// do not wait. Not noticed if a length is longer than 32 KiB and the other one is longer by whole pieces of 32 KiB; in
+    /// an allreduce, not if only one of them is longer than 1 KiB or 32 KiB, and the members may then wait for each other.
     #[error("member {member} sent {found} bytes where {expected} are due: all must give the same")]
     Length {
         /// The member.

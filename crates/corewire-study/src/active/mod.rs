@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use corewire_os::{processor, random_u128};
+use corewire_os::processor;
 use corewire_study::harness::places::Places;
 use corewire_study::harness::setup::Setup;
 use corewire_study::harness::statistics::{Spread, median};
@@ -24,10 +24,11 @@ pub(crate) use slow::COMPUTES;
 use styles::Style;
 
 use crate::failure::{Doing, Failure};
+use crate::output::Study;
 use crate::program::PROGRAM;
-use crate::report::active as page;
+use crate::report::{PageError, active as page};
 use crate::zimp::Scratch;
-use crate::{interrupt, machine, output};
+use crate::{interrupt, machine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -151,10 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         format: FORMAT,
         study: STUDY.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .doing("read the clock")?
-            .to_string(),
+        began: machine::now()?,
         effort: plan.effort.to_owned(),
         run_s: plan.measured.as_secs_f64(),
         runs: plan.runs,
@@ -170,11 +168,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         passive_round_trips: Vec::new(),
         ratios: Vec::new(),
     };
-    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
-    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    let scratch = Scratch::new()?;
     measure(&plan, &scratch.0, &mut results)?;
     results.conclude();
-    write(&args.out, &results)?;
+    results.write(&args.out)?;
     print(&args.out, &results);
     Ok(())
 }
@@ -258,27 +255,30 @@ fn add(results: &mut Results, report: Report, run: u32) {
     results.refusals.iter_mut().zip(times).for_each(|(refusal, time)| refusal.knows_ns.push(time));
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &[STUDY];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
-pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
-        return Ok(false);
-    };
-    write(directory, &results)?;
-    if with_plots {
-        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-            output::put(directory, &format!("{stem}.svg"), &svg)?;
-        }
+    // There are so many points that spaces would make it a file of a megabyte.
+    fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
     }
-    print(directory, &results);
-    Ok(true)
+
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
+    }
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 /// The medians at the most frequent distance of the cores.

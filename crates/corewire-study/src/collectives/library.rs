@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use corewire_group::{Communicator, Group};
+use corewire_ring::sync::Ordering::{Acquire, Release};
 use corewire_study::harness::role::Worker;
 use libloading::os::unix::Symbol;
 use serde::{Deserialize, Serialize};
@@ -87,10 +88,20 @@ pub(crate) struct Own {
 }
 
 impl Own {
+    /// Members have ranks in the order in which they join: here that of the processes.
     pub(crate) fn open(worker: &Worker, processes: usize) -> Result<Self, Failure> {
         let domain = worker.domain()?;
         let what = "form a group";
+        let joined = worker.board().word(0, 0);
+        let deadline = Instant::now() + WITHIN;
+        while joined.load(Acquire) < worker.index() as u64 {
+            if Instant::now() > deadline {
+                return Err(Failure::other("the processes before this one have not joined"));
+            }
+            std::thread::yield_now();
+        }
         let group = Group::builder(&domain, "all").join_timeout(WITHIN).doing(what)?;
+        joined.fetch_add(1, Release);
         let view = group.wait_for_members(processes, WITHIN).doing(what)?;
         let builder = Communicator::builder(&domain, &group, &view).timeout(WITHIN);
         let all = builder.connect().doing("connect with all")?;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use corewire_os::{processor, random_u128};
+use corewire_os::processor;
 use corewire_study::harness::places::Places;
 use corewire_study::harness::setup::Setup;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,10 +30,11 @@ use results::{About, FORMAT, Found, OURS, Point, Results, STUDY};
 use shape::Shape;
 
 use crate::failure::{Doing, Failure};
+use crate::output::Study;
 use crate::program::PROGRAM;
-use crate::report::collectives as page;
+use crate::report::{PageError, collectives as page};
 use crate::zimp::Scratch;
-use crate::{interrupt, machine, open_mpi, output};
+use crate::{interrupt, machine, open_mpi};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,8 +93,8 @@ impl Plan {
         }
         processes.sort_unstable();
         processes.dedup();
-        let all = || Id::value_variants().to_vec();
-        let libraries = if args.libraries.is_empty() { all() } else { args.libraries.clone() };
+        let is_wanted = |id: &Id| args.libraries.is_empty() || args.libraries.contains(id);
+        let libraries = Id::value_variants().iter().copied().filter(is_wanted).collect();
         Ok(Self { effort, runs, calls, libraries, processes, processors })
     }
 
@@ -142,10 +143,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         format: FORMAT,
         study: STUDY.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .doing("read the clock")?
-            .to_string(),
+        began: machine::now()?,
         effort: plan.effort.to_owned(),
         runs: plan.runs,
         machine: machine::describe("not used".to_owned())?,
@@ -153,11 +151,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         points: plan.processes.iter().flat_map(of).collect(),
         ratios: Vec::new(),
     };
-    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
-    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    let scratch = Scratch::new()?;
     measure(&plan, &scratch.0, &mut results)?;
     results.conclude();
-    write(&args.out, &results)?;
+    results.write(&args.out)?;
     print(&args.out, &results);
     Ok(())
 }
@@ -230,7 +227,7 @@ fn run_once(
         Id::OpenMpi => {
             let command = |index| crew.command_of(index, &ROLE, &order);
             let commands: Result<Vec<_>, _> = (0..processes).map(command).collect();
-            crew.add(&mut open_mpi::launcher(&commands?))?;
+            crew.add(&mut open_mpi::launcher(&commands?, plan.is_crowded(processes)))?;
         }
     }
     crew.await_ready()?;
@@ -244,27 +241,25 @@ fn run_once(
     }
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &[STUDY];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
-pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
-        return Ok(false);
-    };
-    write(directory, &results)?;
-    if with_plots {
-        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-            output::put(directory, &format!("{stem}.svg"), &svg)?;
-        }
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
     }
-    print(directory, &results);
-    Ok(true)
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 fn table(results: &Results) -> Result<String, Failure> {

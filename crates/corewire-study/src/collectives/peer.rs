@@ -43,24 +43,40 @@ pub(crate) const ROLE: Role<Order, Failure> = Role { name: "collective", work: f
 fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
     match order.library {
         Id::Corewire => {
-            let own = Own::open(worker, order.processes)?;
+            let mut own = Own::open(worker, order.processes)?;
             let rank = own.rank();
-            measure(worker, &order, own, rank)
+            report(worker, measure(worker, &order, &mut own, rank)?)
         }
         Id::OpenMpi => {
-            let mpi = Mpi::open(order.processes)?;
+            let mut mpi = Mpi::open(order.processes)?;
             let rank = mpi.rank();
-            measure(worker, &order, mpi, rank)
+            match measure(worker, &order, &mut mpi, rank) {
+                Ok(found) => {
+                    drop(mpi);
+                    report(worker, found)
+                }
+                Err(failure) => {
+                    std::mem::forget(mpi);
+                    Err(failure)
+                }
+            }
         }
     }
+}
+
+fn report(worker: &Worker, found: Vec<(f64, Lines)>) -> Result<(), Failure> {
+    if worker.index() == 0 { worker.report(&Report { found }) } else { Ok(()) }
 }
 
 fn measure(
     worker: &Worker,
     order: &Order,
-    mut all: impl Collective,
+    all: &mut impl Collective,
     rank: usize,
-) -> Result<(), Failure> {
+) -> Result<Vec<(f64, Lines)>, Failure> {
+    if rank != worker.index() {
+        return Err(Failure::other(format!("process {} has rank {rank}", worker.index())));
+    }
     worker.reach(READY);
     worker.board().await_go();
     let mut lines = worker.board().raw_line()?;
@@ -75,25 +91,24 @@ fn measure(
     // The kernel needs a while until it has spread the processes over the processors.
     let barrier = Shape { call: Call::Barrier, bytes: 0 };
     for _ in 0..WARM_UP_BLOCKS {
-        Buffers::new(barrier, order.processes).block(&mut all, order.calls)?;
+        Buffers::new(barrier, order.processes).block(all, order.calls)?;
     }
     let mut found = Vec::new();
     let mut before = line();
     for shape in Shape::all() {
         let mut buffers = Buffers::new(shape, order.processes);
-        buffers.check(&mut all, rank)?;
+        buffers.check(all, rank)?;
         let calls = if shape.bytes > LONG_BYTES { order.calls.div_ceil(20) } else { order.calls };
         let mut blocks = Vec::new();
         for _ in 0..BLOCKS {
-            blocks.push(buffers.block(&mut all, calls)?);
+            blocks.push(buffers.block(all, calls)?);
         }
         blocks.remove(0);
         let after = line();
         found.push((median(blocks), before.zip(after).map(|(before, after)| [before, after])));
         before = after;
     }
-    drop(all);
-    if worker.index() == 0 { worker.report(&Report { found }) } else { Ok(()) }
+    Ok(found)
 }
 
 /// The values of a call.
@@ -140,7 +155,7 @@ impl Buffers {
         let words = self.shape.words();
         let processes = self.all.len().checked_div(words).unwrap_or(0);
         // Word `at` of the part of process `from` for process `to`.
-        let word = |from: usize, to: usize, at: usize| (from * 1000 + to * 100_000 + at) as u64;
+        let word = |from: usize, to: usize, at: usize| (from * 10_000 + to * 1_000_000 + at) as u64;
         for (at, value) in self.values.iter_mut().enumerate() {
             *value = word(rank, 0, at);
         }

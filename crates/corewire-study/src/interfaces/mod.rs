@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use corewire_bind::Driver;
-use corewire_os::{processor, random_u128};
+use corewire_os::processor;
 use corewire_study::calls::types::{self, BUFFER_100, BUFFER_1000, FIXED_100, TYPES};
 use corewire_study::calls::ways::{Cores, WAYS, Way, first_processor};
 use corewire_study::harness::distance::Watch;
@@ -39,10 +39,11 @@ use results::{Calls, Dynamic, FORMAT, Results, Rival, STUDY, TypeOf, WayOf};
 pub(crate) use rivals::Id;
 
 use crate::failure::{Doing, Failure};
+use crate::output::Study;
 use crate::program::PROGRAM;
-use crate::report::interfaces as page;
+use crate::report::{PageError, interfaces as page};
 use crate::zimp::Scratch;
-use crate::{interrupt, machine, output};
+use crate::{interrupt, machine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,12 +83,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let rivals = if args.rivals.is_empty() { Id::value_variants() } else { &args.rivals };
     let processors = processor::allowed().doing("ask for processors")?.len();
     let (effort, rounds) = if args.quick { ("quick", ROUNDS_QUICK) } else { ("default", ROUNDS) };
-    let began = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
+    let began = machine::now()?;
     let mut results = Results {
         format: FORMAT,
         study: STUDY.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: began.to_string(),
+        began,
         effort: effort.to_owned(),
         rounds,
         machine: machine::describe("not used".to_owned())?,
@@ -104,8 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let pairs = compared().count() * present().count();
     let time = time_of(rounds, 2, pairs) + time_of(rounds, TYPES.len(), ways().count());
     eprintln!("it will take about {} seconds", time.as_secs().max(1));
-    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
-    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    let scratch = Scratch::new()?;
     for way in compared() {
         for &rival in present() {
             results.calls.push(compare(way, rival, rounds, &scratch.0)?);
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for way in ways() {
         measure_types(way, rounds, &mut results)?;
     }
-    write(&args.out, &results)?;
+    results.write(&args.out)?;
     print(&args.out, &results);
     Ok(())
 }
@@ -236,27 +236,25 @@ fn measure_types(way: &Way, rounds: u64, results: &mut Results) -> Result<(), Fa
     Ok(())
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &[STUDY];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
-pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
-        return Ok(false);
-    };
-    write(directory, &results)?;
-    if with_plots {
-        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-            output::put(directory, &format!("{stem}.svg"), &svg)?;
-        }
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
     }
-    print(directory, &results);
-    Ok(true)
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 fn table(results: &Results) -> Result<String, Failure> {

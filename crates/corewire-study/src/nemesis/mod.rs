@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use corewire_os::{processor, random_u128};
+use corewire_os::processor;
 use corewire_study::harness::places::Places;
 use corewire_study::harness::setup::Setup;
 use corewire_study::harness::statistics::Spread;
@@ -27,10 +27,11 @@ pub(crate) use ring::ROLE as RING_ROLE;
 use wires::Id;
 
 use crate::failure::{Doing, Failure};
+use crate::output::Study;
 use crate::program::PROGRAM;
-use crate::report::nemesis as page;
+use crate::report::{PageError, nemesis as page};
 use crate::zimp::Scratch;
-use crate::{interrupt, machine, output};
+use crate::{interrupt, machine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,10 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         format: FORMAT,
         study: STUDY.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .doing("read the clock")?
-            .to_string(),
+        began: machine::now()?,
         effort: plan.effort.to_owned(),
         run_s: plan.measured.as_secs_f64(),
         runs: plan.runs,
@@ -141,8 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         instructions_absent: None,
         polling: polling::count()?,
     };
-    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
-    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    let scratch = Scratch::new()?;
     measure(&plan, &scratch.0, &mut results)?;
     results.rings = ring::run(&plan.wires, &scratch.0)?;
     match instructions::count(&scratch.0) {
@@ -152,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if interrupt::is_wanted() {
         return Err(interrupt::loss());
     }
-    write(&args.out, &results)?;
+    results.write(&args.out)?;
     print(&args.out, &results);
     Ok(())
 }
@@ -242,7 +239,7 @@ fn run_once(plan: &Plan, id: Id, scratch: &Path) -> Result<Vec<Found>, Failure> 
     crew.keep(kept);
     let order = Order { wire: id, ticket, shapes: plan.shapes.clone(), measured: plan.measured };
     let processes = [crew.command_of(0, &ROLE, &order)?, crew.command_of(1, &ROLE, &order)?];
-    if let Some(mut launcher) = id.launcher(&processes) {
+    if let Some(mut launcher) = id.launcher(&processes, crew.is_oversubscribed()) {
         crew.add(&mut launcher)?;
     } else {
         crew.add_worker(&ROLE, &order)?;
@@ -260,27 +257,25 @@ fn run_once(plan: &Plan, id: Id, scratch: &Path) -> Result<Vec<Found>, Failure> 
     }
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &[STUDY];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
-pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
-        return Ok(false);
-    };
-    write(directory, &results)?;
-    if with_plots {
-        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-            output::put(directory, &format!("{stem}.svg"), &svg)?;
-        }
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
     }
-    print(directory, &results);
-    Ok(true)
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 fn table(results: &Results) -> Result<String, Failure> {

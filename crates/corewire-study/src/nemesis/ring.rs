@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use corewire_os::processor;
 use corewire_study::harness::board::READY;
 use corewire_study::harness::places::Places;
 use corewire_study::harness::role::{Role, Worker};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::results;
 use super::wires::{Id, Seat, Visit, Wire};
-use crate::failure::Failure;
+use crate::failure::{Doing, Failure};
 use crate::interrupt;
 use crate::program::PROGRAM;
 
@@ -117,11 +118,12 @@ fn run_once(id: Id, processes: usize, scratch: &Path) -> Result<f64, Failure> {
     let setup = Setup::new(PROGRAM, processes).places(Places::Anywhere);
     let mut crew = setup.time(TIME_MAX).scratch(scratch).crew()?;
     let order = Order { wire: id, processes };
+    let is_crowded = processes > processor::allowed().doing("ask for processors")?.len();
     let mut commands = Vec::new();
     for index in 0..processes {
         commands.push(crew.command_of(index, &ROLE, &order)?);
     }
-    if let Some(mut launcher) = id.launcher(&commands) {
+    if let Some(mut launcher) = id.launcher(&commands, is_crowded) {
         crew.add(&mut launcher)?;
     } else {
         for _ in 0..processes {

@@ -21,7 +21,7 @@ use corewire_study::harness::board::READY;
 use corewire_study::harness::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use study::{CheckpointArgs, PaxosArgs, redraw, run_checkpoint, run_paxos};
+pub(crate) use study::{CheckpointArgs, PaxosArgs, run_checkpoint, run_paxos};
 
 use crate::failure::Failure;
 use crate::mechanisms::{Id, Mechanism, Patience, Seat, Site, Visit, with};

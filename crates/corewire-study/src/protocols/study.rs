@@ -15,10 +15,11 @@ use super::{Point, Protocol, Report};
 use crate::failure::{Doing, Failure};
 use crate::journal::{Header, Journal};
 use crate::mechanisms::Id;
+use crate::output::Study;
 use crate::plan::Effort;
-use crate::report::protocols as page;
+use crate::report::{PageError, protocols as page};
 use crate::zimp::{Scratch, millis, words};
-use crate::{collect, interrupt, machine, model, output};
+use crate::{collect, interrupt, machine, model};
 
 const PAXOS_EXAMPLES: &str = "\
 Examples:
@@ -200,16 +201,16 @@ fn run(
     let placed = (!common.cores.is_empty()).then_some(common.cores);
     let cores = allowed.len();
     let plan = Plan { protocol, effort, length, cores, mechanisms, shapes, placed };
-    let began = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
+    let began = machine::now()?;
     let header = Header {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: began.to_string(),
+        began,
         machine: machine::describe("not used".to_owned())?,
         plan,
     };
     let journal = measure(Journal::open(out, header)?)?;
     let results = results(&journal.header, &journal.entries)?;
-    write(out, &results)?;
+    results.write(out)?;
     journal.finish()?;
     print(out, &results);
     Ok(())
@@ -323,29 +324,25 @@ fn point_of(point: Point, plan: &Plan, entries: &[Entry]) -> PointOf {
     }
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &["paxos", "checkpoint"];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of one of these studies. Returns whether it does.
-pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    for study in ["paxos", "checkpoint"] {
-        if let Some(results) = output::read_study::<Results>(directory, study, FORMAT)? {
-            write(directory, &results)?;
-            if with_plots {
-                for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-                    output::put(directory, &format!("{stem}.svg"), &svg)?;
-                }
-            }
-            print(directory, &results);
-            return Ok(true);
-        }
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
     }
-    Ok(false)
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 fn table(results: &Results) -> Result<String, Failure> {

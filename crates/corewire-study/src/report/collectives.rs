@@ -14,17 +14,21 @@ use super::{look, machine};
 /// The page for one machine.
 pub(crate) fn render(results: &Results) -> Result<String, Error> {
     let here = &results.at_most_frequent();
-    let title = "Collective calls between cores: corewire and Open MPI on this machine";
+    let title = "Collective calls between cores: corewire\u{2019}s groups on this machine";
     let short = in_short(here);
     let short = match short.is_empty() {
         true => String::new(),
         false => format!("<div class=\"short\">\n<h2>In short</h2>\n{}</div>\n", list(&short)),
     };
+    let is_measured = |library: &&About| here.ratios.iter().any(|it| it.library == library.id);
+    let others = here.libraries.iter().filter(is_measured).map(|library| {
+        format!(" {} makes it in the same run, between processes at the same places.", library.name)
+    });
     let summary = format!(
-        "All members of a group make the same call, again and again, on {} ({}). Open MPI makes it in the same run, \
-         between processes at the same places.",
+        "All members of a group make the same call, again and again, on {} ({}).{}",
         here.machine.processor,
         plural(here.machine.cores, "core"),
+        others.collect::<String>(),
     );
     let lead = format!("<p class=\"lead\">{}</p>\n{short}", escape(&summary));
     let run = [
@@ -75,7 +79,7 @@ fn in_short(results: &Results) -> Vec<String> {
                     Some(format!("; {name} takes {median} times as long ({min} to {max})"))
                 })
                 .collect();
-            Some(format!("{} takes {}{lines}{others}", of_bytes(shape), nanoseconds(each)))
+            Some(format!("{} takes {}{lines}{others}", a_call(shape), nanoseconds(each)))
         };
         for shape in [BARRIER, ALLREDUCE] {
             let crowd = if is_crowded { ", more than there are processors" } else { "" };
@@ -85,6 +89,12 @@ fn in_short(results: &Results) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// A call as the beginning of a sentence.
+fn a_call(shape: Shape) -> String {
+    let article = if shape.call == Call::Allreduce { "an" } else { "a" };
+    format!("{article} {}", of_bytes(shape))
 }
 
 fn of_bytes(shape: Shape) -> String {
@@ -111,7 +121,7 @@ fn how_to_read(results: &Results) -> String {
     ))
 }
 
-/// One figure for each call, with its shortest values.
+/// One figure for each call with its shortest values, and for an allreduce with longer ones.
 fn figures(results: &Results) -> Vec<Figure> {
     let shapes = results.shapes();
     let figure = |shape: &Shape| {

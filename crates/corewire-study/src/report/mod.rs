@@ -43,6 +43,7 @@ use crate::results::Results;
 use chart::Figure;
 use claims::Claim;
 use error::Error;
+pub(crate) use error::Error as PageError;
 use page::{Section, paragraph};
 use svg::{Format, Place};
 

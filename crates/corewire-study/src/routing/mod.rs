@@ -13,7 +13,7 @@ mod placed;
 pub(crate) mod results;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use corewire_layout::circuit::credit::RESERVE_LINES;
 use corewire_os::processor;
@@ -30,9 +30,10 @@ use results::{Budget, Count, FORMAT, Results, STUDY, TypeOf};
 
 use crate::failure::{Doing, Failure};
 use crate::interfaces::Id;
+use crate::output::Study;
 use crate::program::PROGRAM;
-use crate::report::routing as page;
-use crate::{interrupt, machine, output};
+use crate::report::{PageError, routing as page};
+use crate::{interrupt, machine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::other("circuits are measured between two processors; there is one"));
     };
     let (effort, rounds) = if args.quick { ("quick", ROUNDS_QUICK) } else { ("default", ROUNDS) };
-    let began = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
+    let began = machine::now()?;
     eprintln!("it will take about {} seconds", 8 + rounds * 2);
     let line = || median_line_ns([one, other], 51);
     let before = line()?;
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         format: FORMAT,
         study: STUDY.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        began: began.to_string(),
+        began,
         effort: effort.to_owned(),
         rounds,
         machine: machine::describe("not used".to_owned())?,
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         budgets,
         counts: PROCESSES.into_iter().map(count).collect(),
     };
-    write(&args.out, &results)?;
+    results.write(&args.out)?;
     print(&args.out, &results);
     Ok(())
 }
@@ -162,27 +163,25 @@ fn count(processes: u64) -> Count {
     }
 }
 
-/// Writes page, results and table to `directory`.
-fn write(directory: &std::path::Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
-    output::put(directory, "results.json", &(json + "\n"))?;
-    output::put(directory, "points.csv", &table(results)?)?;
-    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
-}
+impl Study for Results {
+    const NAMES: &[&str] = &[STUDY];
+    const FORMAT: u32 = FORMAT;
 
-/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
-pub(crate) fn redraw(directory: &std::path::Path, with_plots: bool) -> Result<bool, Failure> {
-    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
-        return Ok(false);
-    };
-    write(directory, &results)?;
-    if with_plots {
-        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
-            output::put(directory, &format!("{stem}.svg"), &svg)?;
-        }
+    fn table(&self) -> Result<String, Failure> {
+        table(self)
     }
-    print(directory, &results);
-    Ok(true)
+
+    fn page(&self) -> Result<String, PageError> {
+        page::render(self)
+    }
+
+    fn plots(&self) -> Result<Vec<(String, String)>, PageError> {
+        page::plots(self)
+    }
+
+    fn print(&self, directory: &Path) {
+        print(directory, self);
+    }
 }
 
 fn table(results: &Results) -> Result<String, Failure> {
@@ -221,7 +220,7 @@ fn table(results: &Results) -> Result<String, Failure> {
 }
 
 /// Prints the main figures, and where the page is.
-fn print(directory: &std::path::Path, results: &Results) {
+fn print(directory: &Path, results: &Results) {
     println!(
         "round trips to direct, 1 to {MONITORS} monitors; to the protocol as printed, 2 monitors:"
     );

@@ -173,8 +173,8 @@ impl Id {
 
     /// The command that starts all processes with these arguments, for a wire whose processes cannot
     /// be started directly.
-    pub(crate) fn launcher(self, processes: &[Vec<String>]) -> Option<Command> {
-        (self == Self::OpenMpi).then(|| crate::open_mpi::launcher(processes))
+    pub(crate) fn launcher(self, processes: &[Vec<String>], is_crowded: bool) -> Option<Command> {
+        (self == Self::OpenMpi).then(|| crate::open_mpi::launcher(processes, is_crowded))
     }
 
     /// The options of Nemesis; `None` for other wires.

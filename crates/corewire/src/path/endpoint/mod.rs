@@ -297,6 +297,9 @@ impl Endpoint {
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
     pub fn flush(&mut self) -> Result<(), MessageError> {
+        if !self.engine.has_pending_sends() {
+            return Ok(());
+        }
         self.wait_for(Patience::Forever, None, None, |endpoint, _| {
             (!endpoint.engine.has_pending_sends()).then_some(())
         })
