@@ -200,6 +200,31 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
 }
 
 #[test]
+fn a_flush_ends_in_time_or_when_everything_is_on_its_way() {
+    let scratch = Scratch::new("endpoint-a_flush_ends_in_time");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(domain);
+    assert!(!a.has_pending_sends());
+    // The beginning of the last one fits, and the rest waits.
+    let message = bytes_of(1 << 20, 1);
+    let mut sent = 0;
+    while !a.has_pending_sends() {
+        a.try_send(to_b, sent, &message).unwrap();
+        sent += 1;
+    }
+    let limit = Duration::from_millis(1);
+    assert_eq!(a.flush_timeout(limit), Err(MessageError::Timeout { after: limit }));
+    let receiver = thread::spawn(move || {
+        for tag in 0..sent {
+            assert_eq!(b.receive(Selector::tag(tag)).unwrap()[..], bytes_of(1 << 20, 1));
+        }
+    });
+    a.flush_timeout(LONG).unwrap();
+    assert!(!a.has_pending_sends());
+    receiver.join().unwrap();
+}
+
+#[test]
 fn one_try_finds_what_was_sent_by_whomever_of_many() {
     let scratch = Scratch::new("endpoint-one_try_finds_what_was_sent");
     let domain = scratch.domain();

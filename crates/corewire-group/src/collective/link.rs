@@ -243,12 +243,16 @@ impl Communicator {
                 Err(MessageError::Full { .. } | MessageError::Timeout { .. }) => {}
                 Err(error) => return Err(self.failed(to, error)),
             }
-            let nothing = Selector::tag(NO_TAG);
-            match endpoint.try_receive_event_into(nothing, &mut []) {
-                Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
-                Ok(_) => {}
-                Err(error) => return Err(self.failed(to, error)),
-            }
+            self.hear()?;
+        }
+    }
+
+    /// Looks whether a member has ended, for calls that wait for something else than a message.
+    fn hear(&mut self) -> Result<(), CollectiveError> {
+        let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
+        match endpoint.try_receive_event_into(Selector::tag(NO_TAG), &mut [])? {
+            Some(Event::Gone { peer, why }) => self.hear_end(peer, &why),
+            _ => Ok(()),
         }
     }
 
@@ -256,10 +260,19 @@ impl Communicator {
     /// this member makes no call for a while.
     #[inline]
     pub(super) fn settle(&mut self, bytes: usize) -> Result<(), CollectiveError> {
-        match &mut self.endpoint {
-            Some(endpoint) if bytes > WHOLE_BYTES => Ok(endpoint.flush()?),
-            _ => Ok(()),
+        if bytes <= WHOLE_BYTES {
+            return Ok(());
         }
+        while let Some(endpoint) = &mut self.endpoint
+            && endpoint.has_pending_sends()
+        {
+            match endpoint.flush_timeout(LOOKS_EVERY) {
+                Ok(()) => break,
+                Err(MessageError::Timeout { .. }) => self.hear()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Receives a message of this length, in pieces.

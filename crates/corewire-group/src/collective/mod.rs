@@ -134,7 +134,8 @@ pub enum CollectiveError {
         /// The member.
         member: Member,
     },
-    /// There is no such rank.
+    /// There is no such rank. The call was not made: if only this member made the mistake, the communicator cannot be used any
+    /// more; drop it, so that the others do not wait.
     #[error("rank {asked}: there are {size} members")]
     NoSuchRank {
         /// What was given.
@@ -143,8 +144,8 @@ pub enum CollectiveError {
         size: usize,
     },
     /// A member has given values of another length. The communicator cannot be used any more; drop it, so that the others
-    /// do not wait. Not noticed if a length is longer than 32 KiB and the other one is longer by whole pieces of 32 KiB; in
-    /// an allreduce, not if only one of them is longer than 1 KiB or 32 KiB, and the members may then wait for each other.
+    /// do not wait. Not noticed if a length is longer than 32 KiB and the other one is longer by whole pieces of 32 KiB, and
+    /// in an allreduce if only one of them is longer than 1 KiB or 32 KiB: the members may then wait for each other.
     #[error("member {member} sent {found} bytes where {expected} are due: all must give the same")]
     Length {
         /// The member.
@@ -154,7 +155,7 @@ pub enum CollectiveError {
         /// What this member expects.
         expected: usize,
     },
-    /// A buffer has the wrong length.
+    /// A buffer has the wrong length. The call was not made, as for [`NoSuchRank`](Self::NoSuchRank).
     #[error("a buffer of {given} values where {needed} are needed")]
     Buffer {
         /// What was given.

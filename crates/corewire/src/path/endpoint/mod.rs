@@ -297,11 +297,29 @@ impl Endpoint {
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
     pub fn flush(&mut self) -> Result<(), MessageError> {
-        if !self.engine.has_pending_sends() {
-            return Ok(());
-        }
-        self.wait_for(Patience::Forever, None, None, |endpoint, _| {
-            (!endpoint.engine.has_pending_sends()).then_some(())
+        self.flush_slowly(Patience::Forever)
+    }
+
+    /// Like [`flush`](Self::flush), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`MessageError::Timeout`]; otherwise as for [`flush`](Self::flush).
+    pub fn flush_timeout(&mut self, timeout: Duration) -> Result<(), MessageError> {
+        self.flush_slowly(Patience::until(timeout)).map_err(|error| match error {
+            MessageError::Timeout { .. } => MessageError::Timeout { after: timeout },
+            other => other,
+        })
+    }
+
+    /// Whether a send is under way that [`flush`](Self::flush) would complete. Does nothing else, and never blocks.
+    #[must_use]
+    pub fn has_pending_sends(&self) -> bool {
+        self.engine.has_pending_sends()
+    }
+
+    fn flush_slowly(&mut self, patience: Patience) -> Result<(), MessageError> {
+        self.wait_for(patience, None, None, |endpoint, _| {
+            (!endpoint.has_pending_sends()).then_some(())
         })
     }
 
