@@ -60,8 +60,9 @@ pub(crate) fn launcher(processes: &[Vec<String>], is_crowded: bool) -> Command {
 }
 
 /// How it is started, in words.
-pub(crate) const START: &str = "started by mpirun without its transports for networks, and bound to processors by this study; it yields where there \
-     are fewer processors than processes";
+pub(crate) const START: &str = "started by mpirun without its transports for networks, and bound to \
+                                processors by this study; it yields where there are fewer \
+                                processors than processes";
 
 fn library() -> Result<Library, libloading::Error> {
     // SAFETY: loading the library runs the same initialization as in any program that is linked to it.
