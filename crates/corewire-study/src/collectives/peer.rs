@@ -17,6 +17,7 @@ use crate::failure::Failure;
 const BLOCKS: usize = 7;
 /// Blocks of barriers before the first call that is measured.
 const WARM_UP_BLOCKS: usize = 20;
+const WARM_UP_CALLS: u32 = 1000;
 /// A block with more bytes has fewer calls.
 const LONG_BYTES: usize = 1024;
 /// Round trips of a bare line between two calls.
@@ -91,7 +92,7 @@ fn measure(
     // The kernel needs a while until it has spread the processes over the processors.
     let barrier = Shape { call: Call::Barrier, bytes: 0 };
     for _ in 0..WARM_UP_BLOCKS {
-        Buffers::new(barrier, order.processes).block(all, order.calls)?;
+        Buffers::new(barrier, order.processes).block(all, WARM_UP_CALLS)?;
     }
     let mut found = Vec::new();
     let mut before = line();
