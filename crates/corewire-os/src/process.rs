@@ -1,11 +1,15 @@
 //! Limits, signals, deaths of processes.
 
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, set_parent_process_death_signal,
     setrlimit,
 };
 
+use crate::event::wait_readable;
 use crate::fork::Descriptor;
 use crate::{Doing, OsError};
 
@@ -77,6 +81,27 @@ pub fn life_of(pid: u32) -> Result<Descriptor, OsError> {
     Descriptor::make(|| pidfd_open(pid, PidfdFlags::empty())).doing(what)
 }
 
+/// Is the process of `life`, a descriptor of it, ending or dead? Its sockets close a moment before its descriptor says
+/// so. `pid` is its number here, or 0 if it has none: then waits for up to 100 ms for its descriptor.
+#[must_use]
+pub fn is_ending(life: impl AsFd, pid: u32) -> bool {
+    /// The kernel's flag of a task that ends, in field 9 of its `stat` file.
+    const EXITING: u64 = 4;
+    let has_ended = |limit: Duration| {
+        let ready = wait_readable(&[life.as_fd()], Some(Instant::now() + limit));
+        ready.is_ok_and(|ready| ready == [true])
+    };
+    let text = crate::read_text(format!("/proc/{pid}/stat")).ok().filter(|_| pid != 0);
+    // The second field, the program's name, is in parentheses and may contain anything.
+    let fields = text.as_deref().and_then(|text| text.rsplit_once(')'));
+    let flags = fields.and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
+    match flags {
+        // The number belongs to this process for as long as its descriptor does not say that it has ended.
+        Some(flags) => flags & EXITING != 0 || has_ended(Duration::ZERO),
+        None => has_ended(Duration::from_millis(100)),
+    }
+}
+
 /// Asks the kernel to kill this process when the thread that started it ends, for any reason.
 ///
 /// # Errors
@@ -99,7 +124,7 @@ pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
         let text = crate::read_text(path).doing(what.clone())?;
         nanoseconds += text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     }
-    Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
+    Ok(Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
 /// Memory of process `pid` that is its own and that no file stands behind, in bytes.

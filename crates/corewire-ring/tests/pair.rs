@@ -57,8 +57,8 @@ fn two() -> ([Memory; 2], Pairs, Pairs) {
     let sizes = EndpointSizes::new(4, 2, 8, 4, 4096).unwrap();
     let memories = [Memory::new(sizes), Memory::new(sizes)];
     let (mut a, mut b) = (memories[0].start(), memories[1].start());
-    a.add_peer(2, memories[1].as_peer(3));
-    b.add_peer(3, memories[0].as_peer(2));
+    assert!(a.add_peer(2, memories[1].as_peer(3)));
+    assert!(b.add_peer(3, memories[0].as_peer(2)));
     (memories, a, b)
 }
 
@@ -101,6 +101,28 @@ fn bytes_of(number: u64) -> Vec<u8> {
     };
     let length = lengths[usize::try_from(number % 8).unwrap()];
     vec![u8::try_from(number % 251).unwrap(); length]
+}
+
+/// A second peer in a row would leave the watch with a pointer into the first one's memory. (Miri would report that.)
+#[test]
+fn a_row_has_one_peer_whatever_control_says() {
+    let sizes = EndpointSizes::new(4, 2, 8, 4, 4096).unwrap();
+    let (memory, mut a) = (Memory::new(sizes), Memory::new(sizes).start());
+    let first = Memory::new(sizes);
+    let mut sender = first.start();
+    assert!(a.add_peer(1, first.as_peer(2)) && sender.add_peer(2, memory.as_peer(1)));
+    let mut sent = 0;
+    assert!(push(&mut sender, 2, 7, &[1; 8], &mut sent));
+    // Now the pair is watched.
+    assert_eq!(hear(&mut a), Some((1, Space::Tagged, 7)));
+    assert!(!a.add_peer(1, Memory::new(sizes).as_peer(2)), "the row has a peer");
+    assert!(!a.add_peer(4, Memory::new(sizes).as_peer(2)), "there is no such row");
+    drop((first, sender));
+    assert_eq!(hear(&mut a), None);
+    a.remove_peer(1);
+    assert_eq!(hear(&mut a), None);
+    assert!(a.add_peer(1, Memory::new(sizes).as_peer(2)), "the row is free");
+    assert_eq!(hear(&mut a), None);
 }
 
 #[test]
@@ -185,7 +207,7 @@ fn a_ring_ends_while_offers_are_out_and_both_sides_copy_on() {
         for (there, memory) in (0u32..).zip(&memories).filter(|(there, _)| *there != here) {
             let own = memories[here as usize].words().0;
             Pairs::reset_row(&own, there);
-            end.add_peer(there, PeerParts { row_there: here, ..memory.as_peer(0) });
+            assert!(end.add_peer(there, PeerParts { row_there: here, ..memory.as_peer(0) }));
         }
     }
     let offers = [(); 3].map(|()| ends[0].make_offer(1).unwrap());

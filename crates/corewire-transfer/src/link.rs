@@ -165,7 +165,9 @@ impl PairLink<Linux> {
         let parts = EndpointParts { memory, activity, fence_mode, shared };
         let mut pairs = Endpoint::new(parts, Linux::get());
         let (memory, activity) = peer.words(sizes);
-        pairs.add_peer(ROW, PeerParts { memory, activity, row_there: ROW, fence_mode, trusted });
+        let peer = PeerParts { memory, activity, row_there: ROW, fence_mode, trusted };
+        let is_added = pairs.add_peer(ROW, peer);
+        debug_assert!(is_added, "the only row is free");
         Self { pairs: Rc::new(RefCell::new(pairs)) }
     }
 

@@ -107,8 +107,9 @@ pub(crate) trait ReceiverHalf: Send + Sync {
 pub(crate) enum Link {
     /// A peer has come, whose memory is reached by `remote`.
     Came { row: u32, name: ChannelName, parts: PeerParts, remote: Remote },
-    /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`].
-    Gone { row: u32, how: Gone },
+    /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`]. `is_closed` says that its data thread
+    /// has ended, too: it has published what it has read.
+    Gone { row: u32, how: Gone, is_closed: bool },
 }
 
 /// Bits of an endpoint's notices.

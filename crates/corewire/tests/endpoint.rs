@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use corewire::{
-    ConnectError, Domain, Endpoint, Envelope, JoinError, Memory, MessageError, Options, Peer,
-    Report, Selector, Until, Wait,
+    ConnectError, Domain, Endpoint, Envelope, Event, JoinError, Memory, MessageError, Options,
+    Peer, Report, Selector, Until, Wait,
 };
 use scratch::Scratch;
 
@@ -949,4 +949,55 @@ fn a_wait_ends_in_time_while_other_messages_arrive() {
     }
     is_over.store(true, Ordering::Relaxed);
     talker.join().unwrap();
+}
+
+/// Threads connect to peers that come and go, so that both ends often ask at once, and requests meet peers that are going.
+#[test]
+fn peers_that_come_and_go_while_threads_connect_have_a_row_each() {
+    const LIVES: usize = 300;
+    let scratch = Scratch::new("endpoint-come-and-go");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let is_over = AtomicBool::new(false);
+    let relaxed = Ordering::Relaxed;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let connector = a.connector();
+            scope.spawn(|| {
+                let connector = connector;
+                while !is_over.load(relaxed) {
+                    (0..3).for_each(|index| drop(connector.connect(&format!("b{index}"))));
+                }
+            });
+        }
+        let lives = [0, 1, 2].map(|index| {
+            scope.spawn(move || {
+                for life in 0..LIVES {
+                    let mut b = domain.endpoint(&format!("b{index}")).create().unwrap();
+                    let to_a = b.peer("a").unwrap();
+                    b.send(to_a, 1, &[7; 40]).unwrap();
+                    if life % 2 == 0 { drop(b) } else { b.close().unwrap() }
+                }
+            })
+        });
+        let (mut came, mut received, mut gone) = (0, 0, 0);
+        while received < 3 * LIVES || gone < came || !lives.iter().all(|lives| lives.is_finished())
+        {
+            match a.try_receive_event(Selector::any()).unwrap() {
+                Some(Event::Came(_)) => came += 1,
+                Some(Event::Received(message)) => {
+                    assert_eq!(*message, [7; 40]);
+                    received += 1;
+                }
+                Some(Event::Gone { why, .. }) => {
+                    assert!(matches!(why, MessageError::PeerLeft { .. }), "{why}");
+                    gone += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        is_over.store(true, relaxed);
+        // A peer that is linked twice by itself may come twice.
+        assert!(came >= 3 * LIVES && received == 3 * LIVES, "{came} came, {received} received");
+    });
 }

@@ -111,7 +111,7 @@ impl Owner {
     fn meet(&self, pairs: &mut Pairs, row: u32, peer: PeerParts) {
         let memory = EndpointMemory::new(self.own.clone(), self.sizes);
         Pairs::reset_row(&memory, row);
-        pairs.add_peer(row, peer);
+        assert!(pairs.add_peer(row, peer));
         pairs.open(row, 1);
     }
 }

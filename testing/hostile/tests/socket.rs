@@ -301,7 +301,7 @@ fn a_request_for_an_endpoint_that_has_ended_is_not_for_the_next_one() {
     let endpoint = domain.endpoint("e").create().unwrap();
     let raw = Raw::connect(&directory.socket());
     let name = ChannelName::new("e").unwrap();
-    assert!(raw.say(&Frame::Pair { name, row: 0, incarnation: 2, target: 1 }, &[]));
+    assert!(raw.say(&Frame::Pair { name, row: 0, reservation: 1, incarnation: 2, target: 1 }, &[]));
     let (answer, _) = raw.hear().unwrap();
     assert_eq!(answer, Frame::Refused(Reason::NotFound));
     drop(endpoint);

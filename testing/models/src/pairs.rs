@@ -174,7 +174,7 @@ pub fn receive_in_place(pairs: &mut Pairs, number: u64) -> Held {
 
 /// Adds a peer to `pairs` and accepts its messages by the short path.
 pub fn meet(pairs: &mut Pairs, row: u32, peer: PeerParts) {
-    pairs.add_peer(row, peer);
+    assert!(pairs.add_peer(row, peer));
     pairs.open(row, 1);
 }
 

@@ -5,7 +5,7 @@ mod roles;
 
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, ReceiveError};
+use corewire::{Domain, Event, MessageError, ReceiveError, Selector};
 use roles::{Directory, Role};
 
 /// A sender and a receiver put each other to sleep repeatedly. Every wake-up must arrive.
@@ -64,17 +64,23 @@ fn a_forked_child_has_no_handles_and_can_start_anew() {
     assert!(role.is_success());
 }
 
-/// To the others, the process that had the channel is dead, although it continues as another
-/// program.
+/// To the others, the process has left, although it continues as another program. (A channel that was not closed ends as
+/// if its sender had died.)
 fn nothing_outlives_exec(test: &str, options: &[&str]) {
     let directory = Directory::new(test);
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut watcher = domain.endpoint("watcher").create().unwrap();
     let mut role = Role::start("exec", &directory, "c", options);
     role.until("created");
-    let domain = Domain::open_at(directory.path()).unwrap();
+    assert!(matches!(watcher.receive_event(Selector::any()), Ok(Event::Came(_))));
     let mut receiver = domain.receiver("c").join().unwrap();
     role.say("go");
     assert_eq!(role.until("left"), "[]");
     assert_eq!(receiver.receive().map(drop), Err(ReceiveError::SenderDied));
+    match watcher.receive_event(Selector::any()).unwrap() {
+        Event::Gone { why: MessageError::PeerLeft { .. }, .. } => {}
+        other => panic!("the process lives: {other:?}"),
+    }
     role.say("go");
     assert!(role.is_success());
 }

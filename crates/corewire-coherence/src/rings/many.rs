@@ -158,8 +158,8 @@ pub fn endpoints(peers: u32) -> ManyToOne {
     let mut senders: Vec<_> = (0..peers)
         .map(|row| {
             let (mut sender, as_sender) = make(each);
-            sender.add_peer(0, as_receiver(row));
-            receiver.add_peer(row, as_sender(0));
+            assert!(sender.add_peer(0, as_receiver(row)));
+            assert!(receiver.add_peer(row, as_sender(0)));
             sender
         })
         .collect();

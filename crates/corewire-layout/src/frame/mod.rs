@@ -25,8 +25,9 @@
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows; these processes are joining |
 //! | `ObservedEndpoint` | owner, observer | endpoint's segment, list of its peers | |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
-//! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row` |
-//! | `Paired` | endpoint, endpoint | the same | connected; you are my row `row` |
+//! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row`, by my reservation `reservation` |
+//! | `Paired` | endpoint, endpoint | the same | I can connect: you are my row `row`, by my reservation `reservation` |
+//! | `Done` | endpoint, endpoint | | after `Paired`: I have connected |
 //! | `Connect` | client, listener | | hand this connection to the listener `name` |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
@@ -219,6 +220,8 @@ pub enum Frame {
         name: ChannelName,
         /// The row that this endpoint has with the requester.
         row: u32,
+        /// The number of the requester's reservation of that row. The requester never uses it again.
+        reservation: u64,
         /// The requester's incarnation.
         incarnation: u128,
         /// The incarnation of the endpoint that the requester has looked up. A later one of the same name refuses.
@@ -228,6 +231,8 @@ pub enum Frame {
     Paired {
         /// The row that the requester has.
         row: u32,
+        /// The number of the reservation of that row, which its endpoint never uses again.
+        reservation: u64,
         /// The incarnation of the answering endpoint.
         incarnation: u128,
     },

@@ -71,10 +71,14 @@ fn frames() -> impl Strategy<Value = Frame> {
         (any::<u32>(), proptest::collection::vec(any::<u32>(), 0..=JOINING_MAX))
             .prop_map(|(count, joining)| Frame::Observed { count, joining }),
         Just(Frame::ObservedEndpoint),
-        (names(), any::<(u32, u128, u128)>()).prop_map(|(name, (row, incarnation, target))| {
-            Frame::Pair { name, row, incarnation, target }
+        (names(), any::<(u32, u64, u128, u128)>()).prop_map(
+            |(name, (row, reservation, incarnation, target))| {
+                Frame::Pair { name, row, reservation, incarnation, target }
+            }
+        ),
+        any::<(u32, u64, u128)>().prop_map(|(row, reservation, incarnation)| {
+            Frame::Paired { row, reservation, incarnation }
         }),
-        any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Paired { row, incarnation }),
         proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
     ]
 }

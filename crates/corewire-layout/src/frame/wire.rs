@@ -83,11 +83,12 @@ impl Frame {
                 [(*row).into(), (*generation).into(), 0, 0, 0, 0]
             }
             Self::Start { start } => [*start, 0, 0, 0, 0, 0],
-            Self::Wake { row, .. } | Self::Paired { row, .. } => [(*row).into(), 0, 0, 0, 0, 0],
-            Self::Pair { row, target, .. } => {
+            Self::Wake { row, .. } => [(*row).into(), 0, 0, 0, 0, 0],
+            Self::Pair { row, reservation, target, .. } => {
                 let [low, high] = halves(*target);
-                [(*row).into(), low, high, 0, 0, 0]
+                [(*row).into(), low, high, *reservation, 0, 0]
             }
+            Self::Paired { row, reservation, .. } => [(*row).into(), *reservation, 0, 0, 0, 0],
             _ => [0; 6],
         };
         raw.words = words.map(U64::new);
@@ -187,10 +188,11 @@ impl Frame {
             18 => Self::Pair {
                 name: raw.name()?,
                 row: small("row", a)?,
+                reservation: d,
                 incarnation: id,
                 target: whole(b, c),
             },
-            19 => Self::Paired { row: small("row", a)?, incarnation: id },
+            19 => Self::Paired { row: small("row", a)?, reservation: b, incarnation: id },
             20 => Self::ObservedEndpoint,
             21 => Self::Connect { name: raw.name()? },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),

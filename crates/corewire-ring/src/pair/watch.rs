@@ -346,8 +346,8 @@ impl Head {
     /// The current position of the pair. `None` if it has no ring, or is held.
     pub(super) fn of(inbox: &Inbox) -> Option<Self> {
         let position = inbox.next();
-        // SAFETY: the inbox keeps its slots until its ring has ended or its peer is removed, and then its
-        // head is forgotten.
+        // SAFETY: the inbox keeps the peer's memory, in which all its rings lie. It lives until its peer is removed, which
+        // only `Peers::remove` does, and that forgets the head. No other function takes a peer out of its row.
         let walk = unsafe { Walk::new(inbox.slots()?, position) };
         let expected = pair_stamp_base(position);
         let head = Self { walk, expected, tick: 0, row: NOBODY, is_found: false };

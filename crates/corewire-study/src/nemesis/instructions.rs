@@ -260,8 +260,8 @@ fn pair(operation: Operation) -> Result<(), Failure> {
     let mut one = Bare::new()?;
     let mut other = Bare::new()?;
     let (first, second) = (one.as_peer(), other.as_peer());
-    one.endpoint.add_peer(0, second);
-    other.endpoint.add_peer(0, first);
+    assert!(one.endpoint.add_peer(0, second));
+    assert!(other.endpoint.add_peer(0, first));
     other.endpoint.open(0, 1);
     one.endpoint.assign_ring(0);
     let missing = || Failure::other("a pair without rings");

@@ -95,15 +95,15 @@ impl Connection {
                 }
                 true
             }
-            Frame::Pair { name, row, incarnation, target } if !self.is_foreign() => {
+            Frame::Pair { name, row, reservation, incarnation, target } if !self.is_foreign() => {
                 let endpoint = domain.endpoint(&name).filter(|it| it.incarnation() == target);
                 let Some(endpoint) = endpoint else {
                     return self.refuse(Reason::NotFound);
                 };
                 // From here on the endpoint watches the socket.
                 self.unwatch(domain);
-                let socket = &self.socket;
-                match endpoint.accept_link(row, incarnation, socket, self.peer, descriptors) {
+                let requester = (row, reservation, incarnation);
+                match endpoint.accept_link(requester, &self.socket, self.peer, descriptors) {
                     Ok(()) => false,
                     Err(reason) => self.refuse(reason),
                 }

@@ -145,7 +145,7 @@ impl Party {
     pub(super) fn meet(&mut self, peer: Role, parts: PeerParts) {
         self.with[peer.0 as usize] = Talk::default();
         Endpoint::<TurnKernel>::reset_row(&self.memory, peer.0);
-        self.pairs.add_peer(peer.0, PeerParts { row_there: self.role.0, ..parts });
+        assert!(self.pairs.add_peer(peer.0, PeerParts { row_there: self.role.0, ..parts }));
         self.pairs.open(peer.0, 1);
     }
 

@@ -40,7 +40,7 @@ impl<H: Host> Endpoint<H> {
     /// Takes back what the peer of `row` has released. Returns how much of the heap it still has, in bytes.
     pub fn spent(&mut self, row: u32) -> u64 {
         let Self { peers, heap, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return 0 };
+        let Some(peer) = peers.get_mut(row) else { return 0 };
         let Some(granted) = &mut peer.granted else { return 0 };
         granted.scan(heap);
         granted.spent
@@ -49,7 +49,7 @@ impl<H: Host> Endpoint<H> {
     /// Whether there is a block for a message of `bytes` bytes to the peer of `row`, as a send would find it.
     pub fn lending(&mut self, row: u32, bytes: u64) -> Lending<()> {
         let Self { peers, heap, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return Lending::Impossible };
+        let Some(peer) = peers.get_mut(row) else { return Lending::Impossible };
         let Some(granted) = &mut peer.granted else { return Lending::Impossible };
         let bytes = block_bytes(bytes);
         if bytes == 0 || bytes > granted.limit || bytes > heap.bytes() / 2 {
@@ -82,7 +82,7 @@ impl<H: Host> Endpoint<H> {
         allocate: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Lending<(Block, u16)> {
         let Self { peers, heap, memory, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return Lending::Impossible };
+        let Some(peer) = peers.get_mut(row) else { return Lending::Impossible };
         let Some(granted) = &mut peer.granted else { return Lending::Impossible };
         let bytes = block_bytes(bytes);
         // One peer has at most half, so that one that releases nothing leaves something for the others.
@@ -149,8 +149,8 @@ impl<H: Host> Endpoint<H> {
         (at, bit): (Block, u16),
         total: u64,
     ) -> bool {
-        let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
-        let Peer { outbox, granted, .. } = &mut **peer;
+        let Some(peer) = self.peers.get_mut(row) else { return false };
+        let Peer { outbox, granted, .. } = peer;
         let Some(granted) = granted else { return false };
         let position = outbox.head();
         if !outbox.send_block(envelope, block(at.line, bit), total) {
@@ -205,7 +205,7 @@ impl<H: Host> Endpoint<H> {
     fn unspend(&mut self, row: u32, link: Option<u64>, (block, bit): (Block, u16)) {
         let Self { peers, heap, .. } = self;
         heap.give_back(block);
-        if let Some(Some(peer)) = peers.get_mut(row as usize)
+        if let Some(peer) = peers.get_mut(row)
             && let Some(granted) = &mut peer.granted
             && link.is_none_or(|link| link == granted.link)
         {
@@ -218,7 +218,7 @@ impl<H: Host> Endpoint<H> {
     /// is released, or the peer's process has ended. One that `has_left` takes no more messages.
     pub fn take_granted(&mut self, row: u32, has_left: bool) -> Option<Granted> {
         let Self { peers, heap, .. } = self;
-        let peer = peers.get_mut(row as usize)?.as_mut()?;
+        let peer = peers.get_mut(row)?;
         let mut granted = peer.granted.take()?;
         granted.scan(heap);
         if has_left {
@@ -248,7 +248,7 @@ impl<H: Host> Endpoint<H> {
         H: Clone + Send + Sync + 'static,
     {
         let Self { peers, memory, homes, host, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return false };
+        let Some(peer) = peers.get_mut(row) else { return false };
         if peer.inbox.has_kept() {
             return true;
         }

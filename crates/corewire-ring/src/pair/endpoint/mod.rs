@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod.rs` | the endpoint's state, its peers, its counters |
+//! | `peers.rs` | which row has which peer |
 //! | `parts.rs` | what an endpoint and its peers consist of |
 //! | `sending.rs` | sending: slots, cells, rings, announcements |
 //! | `turns.rs` | which pair has the turn: polling, bits, hot and cold |
@@ -11,7 +12,6 @@
 //! | `rendezvous.rs` | large messages: offers, and copies from both ends |
 //! | `sleep.rs` | sleeping, and waiting for room |
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -35,12 +35,14 @@ use crate::{Host, Kernel};
 
 mod grants;
 mod parts;
+mod peers;
 mod receiving;
 mod rendezvous;
 mod sending;
 mod sleep;
 mod turns;
 
+use self::peers::Peers;
 pub use parts::{EndpointParts, EndpointShared, PeerParts};
 pub use receiving::Short;
 pub use turns::Polling;
@@ -56,7 +58,7 @@ struct Peer {
 /// An endpoint's data thread.
 #[derive(Debug)]
 pub struct Endpoint<H> {
-    peers: Vec<Option<Box<Peer>>>,
+    peers: Peers,
     /// The pairs that are polled.
     watch: Watch,
     /// All pairs are checked in turn, for at least one round.
@@ -113,7 +115,7 @@ impl<H: Host> Endpoint<H> {
         // The endpoint has not run on any processor yet.
         memory.cpu().store(u32::MAX, Relaxed);
         Self {
-            peers: (0..peers).map(|_| None).collect(),
+            peers: Peers::new(peers),
             watch: Watch::new(&memory),
             is_busy: false,
             turns: 0,
@@ -196,7 +198,7 @@ impl<H: Host> Endpoint<H> {
         self.publish_counters();
         let Self { peers, memory, present, .. } = self;
         for &row in &*present {
-            if let Some(Some(peer)) = peers.get_mut(row as usize) {
+            if let Some(peer) = peers.get_mut(row) {
                 peer.inbox.publish_traffic(memory, row);
                 peer.outbox.publish_traffic(memory, row);
             }
@@ -219,16 +221,21 @@ impl<H: Host> Endpoint<H> {
         }
     }
 
-    /// Adds a peer in `row`, which is free and was prepared by [`Endpoint::reset_row`].
-    ///
-    /// # Panics
-    /// If there is no such row.
-    pub fn add_peer(&mut self, row: u32, parts: PeerParts) {
+    /// Adds a peer in `row`, which was prepared by [`Endpoint::reset_row`]. False, and nothing has changed, if the row has
+    /// a peer, or there is no such row.
+    #[must_use]
+    pub fn add_peer(&mut self, row: u32, parts: PeerParts) -> bool {
         let PeerParts { memory, activity, row_there, fence_mode, trusted } = parts;
         let is_fenced = self.fence_mode == FenceMode::Fenced || fence_mode == FenceMode::Fenced;
-        let outbox = Outbox::new(&self.memory, row, &memory, activity, row_there, is_fenced);
-        let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
-        self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox, granted: None }));
+        let own = &self.memory;
+        let is_added = self.peers.insert(row, || {
+            let outbox = Outbox::new(own, row, &memory, activity, row_there, is_fenced);
+            let inbox = Inbox::new(own, row, memory, row_there, trusted);
+            Peer { inbox, outbox, granted: None }
+        });
+        if !is_added {
+            return false;
+        }
         self.present.push(row);
         // Whoever polls or sleeps never allocates.
         let peers = self.present.len();
@@ -236,6 +243,7 @@ impl<H: Host> Endpoint<H> {
         self.cooling.reserve(peers.saturating_sub(self.cooling.len()));
         // It may have sent messages before it was known here.
         self.enqueue(row);
+        true
     }
 
     /// Resets a row's shared words to their initial state, before the row's next peer knows of it.
@@ -245,10 +253,8 @@ impl<H: Host> Endpoint<H> {
 
     /// Removes the peer of `row`. Its messages have all been taken, or are not wanted.
     pub fn remove_peer(&mut self, row: u32) {
-        let Some(peer) = self.peers.get_mut(row as usize).and_then(Option::take) else { return };
-        let mut peer = peer;
+        let Some(mut peer) = self.peers.remove(row, &mut self.watch) else { return };
         self.free_rings.extend(peer.outbox.close(&mut self.cells));
-        self.watch.remove(row);
         self.present.retain(|&other| other != row);
         self.queue.retain(|&other| other != row);
         self.cooling.retain(|&other| other != row);
@@ -263,12 +269,12 @@ impl<H: Host> Endpoint<H> {
 
     #[inline(always)]
     fn peer(&self, row: u32) -> Option<&Peer> {
-        self.peers.get(row as usize)?.as_deref()
+        self.peers.get(row)
     }
 
     #[inline(always)]
     fn peer_mut(&mut self, row: u32) -> Option<&mut Peer> {
-        self.peers.get_mut(row as usize)?.as_deref_mut()
+        self.peers.get_mut(row)
     }
 
     /// Sets the generation by which the caller knows the peer of `row`, while messages to and from it may take the

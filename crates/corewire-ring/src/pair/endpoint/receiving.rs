@@ -40,7 +40,7 @@ impl<H: Host> Endpoint<H> {
         loop {
             if let Some((head, below)) = self.watch.current(self.polls) {
                 let row = head.row();
-                let Some(Some(peer)) = self.peers.get_mut(row as usize) else {
+                let Some(peer) = self.peers.get_mut(row) else {
                     return Short::Other(row);
                 };
                 let inbox = &mut peer.inbox;
@@ -183,7 +183,7 @@ impl<H: Host> Endpoint<H> {
     #[inline(never)]
     fn publish(&mut self, row: u32, looks: bool) {
         let Self { peers, host, memory, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return };
+        let Some(peer) = peers.get_mut(row) else { return };
         peer.inbox.publish_traffic(memory, row);
         if let Some(mode) = peer.inbox.publish_cursor(looks) {
             peer.outbox.wake(row, mode, host);

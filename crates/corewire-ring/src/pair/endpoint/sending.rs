@@ -13,8 +13,7 @@ impl<H: Host> Endpoint<H> {
     /// Sends a message of at most 160 bytes to the peer of `row`. False if there is no room; nothing is done then.
     #[inline(always)]
     pub fn try_send(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
-        let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
-        let peer = &mut **peer;
+        let Some(peer) = self.peers.get_mut(row) else { return false };
         let is_sent = peer.outbox.try_send_inline(envelope, message);
         if is_sent && peer.outbox.is_announcement_due() {
             self.announce_to(row);
@@ -43,7 +42,7 @@ impl<H: Host> Endpoint<H> {
         sent: u64,
     ) -> u64 {
         let Self { peers, cells, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return 0 };
+        let Some(peer) = peers.get_mut(row) else { return 0 };
         let bytes = peer.outbox.send_fragment(envelope, source, sent, cells);
         if bytes > 0 && peer.outbox.is_announcement_due() {
             self.announce_to(row);
@@ -56,7 +55,7 @@ impl<H: Host> Endpoint<H> {
     #[inline(never)]
     pub(super) fn announce_to(&mut self, row: u32) {
         let Self { peers, host, memory, announced, woken, .. } = self;
-        if let Some(Some(peer)) = peers.get_mut(row as usize)
+        if let Some(peer) = peers.get_mut(row)
             && peer.outbox.must_announce()
         {
             *announced += 1;
@@ -74,7 +73,7 @@ impl<H: Host> Endpoint<H> {
     /// A [`PairViolation`]: the caller must remove the peer.
     pub fn make_room(&mut self, row: u32) -> Result<(), PairViolation> {
         let Self { peers, cells, free_rings, memory, .. } = self;
-        if let Some(Some(peer)) = peers.get_mut(row as usize) {
+        if let Some(peer) = peers.get_mut(row) {
             free_rings.extend(peer.outbox.refresh(cells)?);
             peer.outbox.publish_traffic(memory, row);
         }
@@ -115,7 +114,7 @@ impl<H: Host> Endpoint<H> {
     /// Are there enough slots, and a cell if `slots` is `None`, as far as is known?
     fn room_now(&mut self, row: u32, slots: Option<u64>, total: u64) -> (bool, bool) {
         let Self { peers, cells, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return (false, false) };
+        let Some(peer) = peers.get_mut(row) else { return (false, false) };
         let outbox = &mut peer.outbox;
         let has_cell = slots.is_some() || outbox.may_have_cell(total, cells);
         (outbox.has_slots(slots.unwrap_or(1)), has_cell)
@@ -137,7 +136,7 @@ impl<H: Host> Endpoint<H> {
     /// taken back, or none is free.
     pub fn assign_ring(&mut self, row: u32) -> bool {
         let Self { peers, free_rings, memory, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return false };
+        let Some(peer) = peers.get_mut(row) else { return false };
         if peer.outbox.is_ending() {
             return false;
         }
@@ -152,12 +151,12 @@ impl<H: Host> Endpoint<H> {
     /// its end. True if a ring is free or being taken back. Errors are left for the pair's next use.
     pub fn take_ring_back(&mut self, row: u32) -> bool {
         let mut is_ending = false;
-        for other in (0u32..).take(self.peers.len()) {
+        for other in (0u32..).take(self.peers.rows()) {
             if self.make_room(other).is_err() {
                 continue;
             }
             let Self { peers, memory, free_rings, .. } = self;
-            let Some(Some(peer)) = peers.get_mut(other as usize) else { continue };
+            let Some(peer) = peers.get_mut(other) else { continue };
             if !free_rings.is_empty() {
                 return true;
             }

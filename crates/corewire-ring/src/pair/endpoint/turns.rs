@@ -297,7 +297,7 @@ impl<H: Host> Endpoint<H> {
         while words != 0 {
             let index = words.trailing_zeros();
             words &= words - 1;
-            if index as usize >= ACTIVE_WORDS.min(self.peers.len().div_ceil(64)) {
+            if index as usize >= ACTIVE_WORDS.min(self.peers.rows().div_ceil(64)) {
                 continue;
             }
             // ORDER(P8): pairs with P7; the stamps that the bits stand for are seen below.

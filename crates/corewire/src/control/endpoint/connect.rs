@@ -1,7 +1,7 @@
 //! The handshake between two endpoints.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard};
 
 use corewire_layout::endpoint::EndpointHeader;
 use corewire_layout::frame::{Frame, Reason};
@@ -15,15 +15,39 @@ use corewire_ring::Trusted;
 use corewire_ring::pair::PeerParts;
 use corewire_transfer::Remote;
 
-use super::{EndpointControl, Introduction, Link, Linked, State, Unfit};
+use super::rows::{Begun, Heard, Reservation, Unavailable};
+use super::{End, EndpointControl, Introduction, Linked, State, Unfit};
 use crate::control::attach::{answer, ask, connect_to};
-use crate::control::hub::{Failures, Handler};
+use crate::control::hub::{Failures, Token};
 use crate::error::{ConnectError, JoinError};
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link as PeerLink, notice};
 use crate::host::PairRing;
 use crate::tell::tell;
 use crate::wait::Patience;
+
+/// How often a link is asked for again that its peer has ended and wants anew.
+const TRIES_MAX: u32 = 8;
+
+/// Why a request has not led to a link.
+enum Unlinked {
+    Failed(ConnectError),
+    /// The answer came too late: the row has been given up, or the peer has ended that link and makes another.
+    Stale,
+}
+
+impl<E: Into<ConnectError>> From<E> for Unlinked {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A request of a peer that has been answered and waits for the peer's confirmation.
+pub(super) struct Request {
+    introduction: Introduction,
+    row_there: u32,
+    who: (Trusted, u32),
+}
 
 impl EndpointControl {
     /// Links this endpoint with the existing one of `name`, and returns its row. Sends nothing if they are linked
@@ -33,15 +57,22 @@ impl EndpointControl {
             return Err(ConnectError::Forked);
         }
         let mut record = self.record_of(name)?;
+        let mut tries = 0;
         loop {
-            let linked = self.link_with_that(name, &record);
-            if !matches!(linked, Err(ConnectError::NotFound(_))) {
-                return linked;
-            }
+            let error = match self.link_with_that(name, &record) {
+                Ok(row) => return Ok(row),
+                Err(Unlinked::Failed(error @ ConnectError::NotFound(_))) => error,
+                Err(Unlinked::Failed(error)) => return Err(error),
+                Err(Unlinked::Stale) if tries < TRIES_MAX => {
+                    tries += 1;
+                    continue;
+                }
+                Err(Unlinked::Stale) => return Err(ConnectError::NotFound(name.clone())),
+            };
             // It may have ended just now, and another one has its name.
             let next = self.record_of(name)?;
             if next.incarnation == record.incarnation {
-                return linked;
+                return Err(error);
             }
             record = next;
         }
@@ -58,83 +89,75 @@ impl EndpointControl {
     }
 
     /// Links this endpoint with the one that was looked up.
-    fn link_with_that(&self, name: &ChannelName, record: &NameRecord) -> Result<u32, ConnectError> {
-        let max = self.header.sizes.peers_max();
-        let row = {
+    fn link_with_that(&self, name: &ChannelName, record: &NameRecord) -> Result<u32, Unlinked> {
+        let begun = {
             let mut state = lock(&self.state);
-            if state.is_closed {
-                // This endpoint is gone, and only a connector is left of it.
-                return Err(ConnectError::NotFound(self.header.name.clone()));
+            let begun = state.rows.begin(record.incarnation);
+            if let Ok(Begun::Ask(own)) = begun {
+                self.prepare(own);
             }
-            let row = self.reserve(&mut state, record.incarnation);
-            let row = row.ok_or(ConnectError::Full { max })?;
-            if matches!(state.links.get(&row), Some(Link::Linked(_))) {
-                return Ok(row);
+            begun
+        };
+        let own = match begun {
+            Ok(Begun::Linked(row)) => return Ok(row),
+            Ok(Begun::Ask(own)) => own,
+            Err(Unavailable::Full) => {
+                return Err(ConnectError::Full { max: self.header.sizes.peers_max() }.into());
             }
-            row
+            // This endpoint is gone, and only a connector is left of it.
+            Err(Unavailable::Closed | Unavailable::Stale) => {
+                return Err(ConnectError::NotFound(self.header.name.clone()).into());
+            }
         };
         let linked = connect_to(&self.domain, name, record.socket, Patience::Forever)
-            .map_err(ConnectError::from)
-            .and_then(|socket| socket.ok_or_else(|| ConnectError::NotFound(name.clone())))
-            .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));
+            .map_err(Unlinked::from)
+            .and_then(|socket| Ok(socket.ok_or_else(|| ConnectError::NotFound(name.clone()))?))
+            .and_then(|socket| self.ask_to_pair(name, own, record.incarnation, socket));
         match linked {
             // Unless the peer has linked itself meanwhile.
-            Err(error) if self.release_row(row) => Err(error),
-            _ => Ok(row),
+            Err(error) if !lock(&self.state).rows.give_up(own) => Err(error),
+            _ => Ok(own.row),
         }
     }
 
-    /// The row of the peer of this incarnation, if it has one; otherwise a row that is reserved for it. `None` if no
-    /// row is free.
-    fn reserve(&self, state: &mut State, incarnation: u128) -> Option<u32> {
-        if let Some(&row) = state.rows.get(&incarnation) {
-            return Some(row);
+    /// Resets the shared words of a row that was free. Before its peer knows of it.
+    fn prepare(&self, own: Reservation) {
+        if own.is_new {
+            PairRing::reset_row(&self.memory, own.row);
         }
-        let row = self.free(state)?;
-        PairRing::reset_row(&self.memory, row);
-        state.links.insert(row, Link::Requested);
-        state.rows.insert(incarnation, row);
-        Some(row)
-    }
-
-    /// Releases a reserved row if no peer has taken it. False if a peer has.
-    fn release_row(&self, row: u32) -> bool {
-        let mut state = lock(&self.state);
-        let is_asked = matches!(state.links.get(&row), Some(Link::Requested));
-        if is_asked {
-            state.links.remove(&row);
-            state.rows.retain(|_, other| *other != row);
-        }
-        is_asked
     }
 
     fn ask_to_pair(
         &self,
         name: &ChannelName,
-        row: u32,
+        own: Reservation,
         incarnation: u128,
         socket: Socket,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<(), Unlinked> {
         let who = socket.peer()?;
         let trusted = who.trusted().ok_or_else(|| ConnectError::NotPermitted {
             name: name.clone(),
             owner: who.uid,
             user: effective_uid(),
         })?;
-        let own = self.header.incarnation;
-        let request =
-            Frame::Pair { name: name.clone(), row, incarnation: own, target: incarnation };
+        let request = Frame::Pair {
+            name: name.clone(),
+            row: own.row,
+            reservation: own.number,
+            incarnation: self.header.incarnation,
+            target: incarnation,
+        };
         self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))??;
-        let (row_there, found, descriptors) = match answer(&socket, name)? {
-            (Frame::Paired { row, incarnation }, descriptors) => (row, incarnation, descriptors),
-            (Frame::Refused(reason), _) => return Err(refusal(name, reason)),
-            // The peer was closed as soon as it had linked with this endpoint.
-            (Frame::Leave, _) => return Err(ConnectError::NotFound(name.clone())),
+        let (row_there, theirs, found, descriptors) = match answer(&socket, name)? {
+            (Frame::Paired { row, reservation, incarnation }, descriptors) => {
+                (row, reservation, incarnation, descriptors)
+            }
+            (Frame::Refused(reason), _) => return Err(refusal(name, reason).into()),
+            // The peer was closed as soon as it had heard of this endpoint.
+            (Frame::Leave, _) => return Err(ConnectError::NotFound(name.clone()).into()),
             (other, _) => {
-                return Err(ConnectError::Protocol {
-                    name: name.clone(),
-                    found: format!("{other:?}"),
-                });
+                let found = format!("{other:?}");
+                return Err(ConnectError::Protocol { name: name.clone(), found }.into());
             }
         };
         let introduction =
@@ -144,15 +167,46 @@ impl EndpointControl {
         is_that
             .and_then(|()| check_row(&introduction.header, row_there, found))
             .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
-        let socket = Arc::new(socket);
-        Ok(self.link(row, row_there, &socket, introduction, (trusted, who.pid))?)
+        let request = Request { introduction, row_there, who: (trusted, who.pid) };
+        self.hear(own, theirs, &Arc::new(socket), request)
     }
 
-    /// Handles another endpoint's request to link with this one.
+    /// Handles a peer's answer: links, and confirms it. The confirmation comes last, because the peer links when it reads
+    /// it.
+    fn hear(
+        &self,
+        own: Reservation,
+        theirs: u64,
+        socket: &Arc<Socket>,
+        request: Request,
+    ) -> Result<(), Unlinked> {
+        let mut state = lock(&self.state);
+        if state.rows.hear(own, theirs) == Heard::Stale {
+            return Err(Unlinked::Stale);
+        }
+        let token = self.watch(&mut state, own.row, socket)?;
+        let confirmed = self.meet(&mut state, own, socket, request).and_then(|met| {
+            let sent = socket.send(&Frame::Done, &[]);
+            if let (Err(_), Some((linked, _))) = (&sent, &met) {
+                self.unwatch(&mut state, linked.life_token, &linked.life);
+            }
+            sent.map(|()| met)
+        });
+        match confirmed {
+            Ok(met) => self.link(state, own, theirs, (token, socket), met),
+            Err(error) => {
+                self.unwatch(&mut state, token, socket);
+                // The peer has just been closed, or has ended this link.
+                return Err(if error.is_hang_up() { Unlinked::Stale } else { error.into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles another endpoint's request to link with this one. It is linked when it confirms the answer.
     pub(crate) fn accept_link(
         &self,
-        row_there: u32,
-        incarnation: u128,
+        (row_there, theirs, incarnation): (u32, u64, u128),
         socket: &Arc<Socket>,
         who: Who,
         descriptors: Vec<Descriptor>,
@@ -160,27 +214,52 @@ impl EndpointControl {
         let trusted = who.trusted().ok_or(Reason::NotForGuests)?;
         let introduction = Introduction::check(descriptors).map_err(|unfit| unfit.to_reason())?;
         check_row(&introduction.header, row_there, incarnation).map_err(|_| Reason::Malformed)?;
-        let row = {
-            let mut state = lock(&self.state);
-            if state.is_closed {
-                return Err(Reason::NotFound);
-            }
-            let max = self.header.sizes.peers_max();
-            self.reserve(&mut state, incarnation).ok_or(Reason::PeersFull { max })?
-        };
-        let resources = |error: &OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
-        let answer = Frame::Paired { row, incarnation: self.header.incarnation };
-        // Linked before the answer: once the peer knows its row, it may send.
-        let linked = self.link(row, row_there, socket, introduction, (trusted, who.pid));
-        linked.map_err(|error| {
-            self.release_row(row);
-            resources(&error)
+        let mut state = lock(&self.state);
+        self.end_outlived(&mut state, incarnation, theirs);
+        let (own, given_up) = state.rows.request(incarnation, theirs).map_err(|why| match why {
+            Unavailable::Full => Reason::PeersFull { max: self.header.sizes.peers_max() },
+            Unavailable::Closed | Unavailable::Stale => Reason::NotFound,
         })?;
-        let sent = self.with_own_descriptors(|descriptors| socket.send(&answer, descriptors));
-        sent.map_err(|error| {
-            self.drop_link(row, super::Gone::Died);
-            resources(&error)
-        })
+        for (token, socket, _) in given_up {
+            self.unwatch(&mut state, token, &socket);
+        }
+        self.prepare(own);
+        let answer = Frame::Paired {
+            row: own.row,
+            reservation: own.number,
+            incarnation: self.header.incarnation,
+        };
+        let answered = self.watch(&mut state, own.row, socket).and_then(|token| {
+            let sent = self.with_own_descriptors(|descriptors| socket.send(&answer, descriptors));
+            // It fails if the requester has given up.
+            sent.inspect_err(|_| self.unwatch(&mut state, token, socket))?;
+            Ok(token)
+        });
+        match answered {
+            Ok(token) => {
+                let request = Request { introduction, row_there, who: (trusted, who.pid) };
+                state.rows.answered(own, (token, Arc::clone(socket), request));
+                Ok(())
+            }
+            Err(error) => {
+                state.rows.release(own);
+                Err(Reason::Resources { errno: error.errno.unsigned_abs() })
+            }
+        }
+    }
+
+    /// The peer that sent the request at `token` has linked, and says so.
+    pub(super) fn confirm(&self, mut state: MutexGuard<'_, State>, row: u32, token: Token) {
+        let Some((own, theirs, socket, request)) = state.rows.confirm(row, token) else { return };
+        match self.meet(&mut state, own, &socket, request) {
+            Ok(met) => self.link(state, own, theirs, (token, &socket), met),
+            Err(_) => {
+                // The hang-up tells the peer.
+                self.unwatch(&mut state, token, &socket);
+                socket.hang_up();
+                state.rows.release(own);
+            }
+        }
     }
 
     /// Runs `job` with the descriptors that a peer needs of this endpoint.
@@ -192,41 +271,53 @@ impl EndpointControl {
         job(&[self.segment.as_fd(), self.activity.as_fd(), self.bell.as_fd(), own_life.as_fd()])
     }
 
-    /// Links a checked peer to `row`, or once more if both have asked. `seen_pid` is its process's number here.
-    fn link(
-        &self,
-        row: u32,
-        row_there: u32,
-        socket: &Arc<Socket>,
-        introduction: Introduction,
-        (trusted, seen_pid): (Trusted, u32),
-    ) -> Result<(), OsError> {
-        let handler: Weak<dyn Handler> = self.this.clone();
-        let Introduction { header, memory, activity, bell, life } = introduction;
-        let mut state = lock(&self.state);
-        let socket = Arc::clone(socket);
-        if let Some(Link::Linked(linked)) = state.links.get_mut(&row) {
-            let token = self.domain.hub().watch(&*socket, handler)?;
-            linked.sockets.push((socket, token));
-            state.watched.insert(token, row);
-            return Ok(());
+    /// Ends the link of the peer of `incarnation` if the peer has ended it: it now uses reservation `theirs`.
+    fn end_outlived(&self, state: &mut State, incarnation: u128, theirs: u64) {
+        if let Some(row) = state.rows.outlived(incarnation, theirs) {
+            self.end(state, row, End::HungUp);
+            self.notify(notice::PEERS);
         }
+    }
+
+    /// Watches the process of a peer whose row is to be linked. `None` if the row has been linked meanwhile.
+    fn meet(
+        &self,
+        state: &mut State,
+        own: Reservation,
+        socket: &Socket,
+        request: Request,
+    ) -> Result<Option<(Linked, PeerLink)>, OsError> {
+        if state.rows.linked(own.row).is_some() {
+            return Ok(None);
+        }
+        let Request { introduction, row_there, who: (trusted, seen_pid) } = request;
+        let Introduction { header, memory, activity, bell, life } = introduction;
         let life = Arc::new(socket.peer_life(life)?);
-        let [token, life_token] = self.domain.hub().watch_both(&*socket, &*life, &handler)?;
+        let life_token = self.watch(state, own.row, &life)?;
         let remote = Remote::new(seen_pid, header.incarnation).with_life(life.clone());
-        state.watched.extend([(token, row), (life_token, row)]);
-        let sockets = vec![(socket, token)];
-        let unread = Failures::default();
-        let (name, pid) = (header.name.clone(), header.pid);
-        let linked = Linked { sockets, life, life_token, unread, bell, name, pid };
-        state.links.insert(row, Link::Linked(linked));
+        let (name, pid, unread) = (header.name.clone(), header.pid, Failures::default());
+        let linked = Linked { life, life_token, unread, bell, name, pid, seen_pid };
         let fence_mode = header.fence_mode;
         let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
-        tell!(info, "a peer came", endpoint = self.name(), row = row, peer = header.name);
-        state.changes.push(PeerLink::Came { row, name: header.name, parts, remote });
+        Ok(Some((linked, PeerLink::Came { row: own.row, name: header.name, parts, remote })))
+    }
+
+    /// Links a row, and tells the data thread; or adds a socket to the row's link.
+    fn link(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        own: Reservation,
+        theirs: u64,
+        (token, socket): (Token, &Arc<Socket>),
+        met: Option<(Linked, PeerLink)>,
+    ) {
+        let socket = (token, Arc::clone(socket));
+        let Some((linked, link)) = met else { return state.rows.add_socket(own, socket) };
+        state.rows.link(own, theirs, socket, linked);
+        state.changes.push(link);
         drop(state);
+        tell!(info, "a peer came", endpoint = self.name(), row = own.row);
         self.notify(notice::PEERS);
-        Ok(())
     }
 }
 

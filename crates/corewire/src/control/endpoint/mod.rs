@@ -1,17 +1,21 @@
 //! An endpoint's control half: its name, its memory and its peers.
 //!
 //! Two endpoints that communicate are *linked*: each maps the other's segment and activity page, has a row for the
-//! other, and watches its process. One handshake does this for both directions ([`connect`]). If both begin at once,
-//! each recognizes the other's request by its incarnation and assigns it the row that it has reserved for that peer.
+//! other, and watches its process. One handshake does this for both directions ([`connect`]); [`rows`] decides how far it
+//! is, also if both begin at once.
+//!
+//! Only the kernel says that a peer has died, by its process's descriptor. A socket that ends says that the peer has
+//! left, if it was the last one of the link and the process is not ending.
 //!
 //! A notice makes the data thread fetch what happens here.
 
 mod connect;
 pub(crate) mod observer;
+mod rows;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use corewire_endpoint::Peer;
@@ -25,12 +29,15 @@ use corewire_os::directory::{Claim, Watch};
 use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{Segment, SegmentError};
+use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::Control;
-use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PairViolation};
 use zerocopy::{FromZeros, IntoBytes};
 
+use self::connect::Request;
+use self::rows::{Closed, Ended, HungUp, Rows};
 use crate::control::domain::{DomainInner, next_descriptor};
 use crate::control::hub::{Failures, Handler, Token};
 use crate::error::ConnectError;
@@ -53,44 +60,53 @@ pub(crate) struct EndpointControl {
     state: Mutex<State>,
 }
 
-/// Number of rows of departed peers that are not reused while there are other free rows.
-const LEFT_KEPT: usize = 8;
+/// Maximum number of frames that are read from one socket per event.
+const FRAMES_PER_TURN: usize = 16;
 
-#[derive(Default)]
 struct State {
     claim: Option<Claim>,
-    links: BTreeMap<u32, Link>,
-    /// Free rows that had a peer, the one free for the longest first.
-    left: VecDeque<u32>,
-    /// Rows by their peers' incarnations.
-    rows: BTreeMap<u128, u32>,
+    rows: Rows<Token, Arc<Socket>, Request, Linked>,
     watched: BTreeMap<Token, u32>,
     changes: Vec<PeerLink>,
     /// Requests that were dropped: their senders and numbers.
     dropped: Vec<(Peer, u64)>,
-    is_closed: bool,
 }
 
-/// The state of a row.
-enum Link {
-    /// Reserved for a peer that is being asked.
-    Requested,
-    /// Has a linked peer.
-    Linked(Linked),
-    /// Its peer has gone, which the data thread has not handled yet.
-    Gone,
-}
-
+/// A linked peer, without its sockets.
 struct Linked {
-    /// Usually one; two if both asked at once.
-    sockets: Vec<(Arc<Socket>, Token)>,
     life: Arc<Descriptor>,
     life_token: Token,
     unread: Failures,
     bell: Bell,
     /// Its name, for display.
     name: ChannelName,
+    /// The number of its process there, for display, and here.
     pid: u32,
+    seen_pid: u32,
+}
+
+/// How a link ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// The peer's process has died: the kernel says so.
+    Died,
+    /// The peer has said that it was closed.
+    Closed,
+    /// All sockets have ended without that word, and its process lives: it has replaced its program by another, or has
+    /// ended the link. It may still hold messages of this endpoint.
+    HungUp,
+    CutOff(PairViolation),
+}
+
+impl End {
+    /// What the program is told.
+    fn how(self) -> Gone {
+        match self {
+            Self::Died => Gone::Died,
+            Self::Closed | Self::HungUp => Gone::Left,
+            Self::CutOff(violation) => Gone::CutOff(violation),
+        }
+    }
 }
 
 /// What a peer has sent with its frame, checked.
@@ -143,6 +159,14 @@ impl EndpointControl {
     pub(crate) fn new(parts: EndpointControlParts) -> Arc<Self> {
         let EndpointControlParts { header, segment, activity, memory, shared, bell, domain } =
             parts;
+        let rows_max = u32::try_from(header.sizes.peers_max()).unwrap_or(u32::MAX);
+        let state = State {
+            claim: None,
+            rows: Rows::new(rows_max),
+            watched: BTreeMap::new(),
+            changes: Vec::new(),
+            dropped: Vec::new(),
+        };
         let control = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             header,
@@ -153,7 +177,7 @@ impl EndpointControl {
             bell,
             linux: Linux::get(),
             domain,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         });
         let in_child: Weak<dyn InChild> = control.this.clone();
         corewire_os::fork::tell_in_child(in_child);
@@ -165,11 +189,9 @@ impl EndpointControl {
     pub(crate) fn list_peers(&self) -> String {
         self.shared.mark(notice::OBSERVED);
         let state = lock(&self.state);
-        let line = |(row, link): (&u32, &Link)| match link {
-            Link::Linked(Linked { name, pid, .. }) => Some(format!("{row} {pid} {name}\n")),
-            Link::Requested | Link::Gone => None,
-        };
-        state.links.iter().filter_map(line).collect()
+        let line =
+            |(row, Linked { name, pid, .. }): (u32, &Linked)| format!("{row} {pid} {name}\n");
+        state.rows.all_linked().map(line).collect()
     }
 
     /// The descriptors by which peers reach this endpoint's memory.
@@ -182,41 +204,77 @@ impl EndpointControl {
         lock(&self.state).claim = Some(claim);
     }
 
-    fn unwatch(&self, state: &mut State, linked: &Linked) {
-        for (socket, token) in &linked.sockets {
-            self.domain.hub().forget(&**socket, *token);
-            state.watched.remove(token);
-        }
-        self.domain.hub().forget(&*linked.life, linked.life_token);
-        state.watched.remove(&linked.life_token);
+    /// Watches a socket or a process for the peer of `row`.
+    fn watch(
+        &self,
+        state: &mut State,
+        row: u32,
+        descriptor: &Arc<impl AsFd>,
+    ) -> Result<Token, OsError> {
+        let token = self.domain.hub().watch(&**descriptor, self.this.clone())?;
+        state.watched.insert(token, row);
+        Ok(token)
     }
 
-    /// A free row. Rows that had a peer until recently come last: a caller that asks for a peer that has just gone
-    /// must learn that, not that there is no such peer.
-    fn free(&self, state: &mut State) -> Option<u32> {
-        let max = u32::try_from(self.header.sizes.peers_max()).unwrap_or(u32::MAX);
-        let is_unused = |row: &u32| !state.links.contains_key(row) && !state.left.contains(row);
-        let unused = || (0..max).find(is_unused);
-        let row = if state.left.len() < LEFT_KEPT { unused() } else { None };
-        row.or_else(|| state.left.pop_front())
+    fn unwatch(&self, state: &mut State, token: Token, descriptor: &Arc<impl AsFd>) {
+        self.domain.hub().forget(&**descriptor, token);
+        state.watched.remove(&token);
     }
 
-    /// Reads what a linked peer has sent. Returns how it has gone, if it has.
-    fn look_at(&self, row: u32, token: Token) -> Option<Gone> {
-        let state = lock(&self.state);
-        let Some(Link::Linked(linked)) = state.links.get(&row) else { return None };
-        if token == linked.life_token {
-            return Some(Gone::Died);
+    /// Ends a row's link. False if it is not linked.
+    fn end(&self, state: &mut State, row: u32, end: End) -> bool {
+        let Some(Ended { sockets, link }) = state.rows.end(row) else { return false };
+        self.unwatch(state, link.life_token, &link.life);
+        for (token, socket) in &sockets {
+            self.unwatch(state, *token, socket);
         }
-        let (socket, _) = linked.sockets.iter().find(|(_, other)| *other == token)?;
-        match socket.receive() {
-            Ok((Frame::Leave, _)) => Some(Gone::Left),
-            Err(ReceiveError::Nothing) => None,
-            // A failed call says nothing about the peer: a frame that it sent is still there.
-            Err(ReceiveError::Os(_)) if !linked.unread.add() => None,
-            // A hang-up without a frame: its process has died, or is just dying.
-            _ => Some(Gone::Died),
+        let how = end.how();
+        state.changes.push(PeerLink::Gone { row, how, is_closed: matches!(end, End::Closed) });
+        true
+    }
+
+    /// Reads what has arrived on the sockets of a row's link. Returns how the peer has gone, if it has.
+    fn read_all(&self, state: &mut State, row: u32) -> Option<End> {
+        let (sockets, _) = state.rows.linked(row)?;
+        let sockets: Vec<_> =
+            sockets.iter().map(|(token, socket)| (*token, Arc::clone(socket))).collect();
+        sockets.into_iter().find_map(|(token, socket)| self.read(state, row, token, &socket))
+    }
+
+    /// Reads what a linked peer has sent on one socket. Returns how the peer has gone, if it has.
+    fn read(&self, state: &mut State, row: u32, token: Token, socket: &Arc<Socket>) -> Option<End> {
+        for _ in 0..FRAMES_PER_TURN {
+            match socket.receive() {
+                Ok((Frame::Leave, _)) => return Some(End::Closed),
+                // Both endpoints had asked: the link has this socket, too.
+                Ok((Frame::Done, _)) => {}
+                Err(ReceiveError::Nothing) => return None,
+                // A failed call says nothing about the peer: a frame that it sent is still there.
+                Err(ReceiveError::Os(_))
+                    if !state.rows.linked(row).is_some_and(|(_, linked)| linked.unread.add()) =>
+                {
+                    return None;
+                }
+                _ => return self.hung_up(state, row, token),
+            }
         }
+        None
+    }
+
+    /// A socket of a link has ended. Returns [`End::HungUp`] if it was the last one and its peer's process lives.
+    fn hung_up(&self, state: &mut State, row: u32, token: Token) -> Option<End> {
+        let (socket, is_last) = match state.rows.hang_up(row, token)? {
+            HungUp::Request(socket, _) => {
+                socket.hang_up();
+                (socket, false)
+            }
+            HungUp::Socket(socket) => (socket, false),
+            HungUp::Last(socket) => (socket, true),
+        };
+        self.unwatch(state, token, &socket);
+        let (_, linked) = state.rows.linked(row)?;
+        // The descriptor of a process that is ending says so in a moment.
+        (is_last && !process::is_ending(&*linked.life, linked.seen_pid)).then_some(End::HungUp)
     }
 }
 
@@ -282,28 +340,59 @@ impl EndpointHalf for EndpointControl {
     }
 
     fn drop_link(&self, row: u32, how: Gone) {
+        let end = match how {
+            Gone::CutOff(violation) => End::CutOff(violation),
+            Gone::Died => End::Died,
+            Gone::Left => End::HungUp,
+        };
+        self.end_and_tell(lock(&self.state), row, end);
+    }
+
+    fn free_row(&self, row: u32) {
+        for socket in lock(&self.state).rows.free(row) {
+            // If another descriptor of this end is open, the peer would not see that it is closed.
+            socket.hang_up();
+        }
+    }
+
+    fn close(&self) {
+        self.domain.remove_endpoint(self.name());
         let mut state = lock(&self.state);
-        let Some(link) = state.links.get_mut(&row) else { return };
-        if !matches!(link, Link::Linked(_)) {
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        let Closed { watched, links, unwatched } = state.rows.close();
+        unwatched.iter().for_each(|socket| socket.hang_up());
+        for (token, socket) in watched {
+            self.unwatch(&mut state, token, &socket);
+        }
+        for Ended { sockets, link } in links {
+            self.unwatch(&mut state, link.life_token, &link.life);
+            for (token, socket) in sockets {
+                self.unwatch(&mut state, token, &socket);
+                // If the frame does not get through, the hang-up tells the peer.
+                let _ = socket.send(&Frame::Leave, &[]);
+            }
+        }
+    }
+}
+
+impl EndpointControl {
+    /// Ends a row's link, if it is linked, and tells the data thread.
+    fn end_and_tell(&self, mut state: MutexGuard<'_, State>, row: u32, end: End) {
+        if !self.end(&mut state, row, end) {
             return;
         }
-        let Link::Linked(linked) = std::mem::replace(link, Link::Gone) else { return };
-        self.unwatch(&mut state, &linked);
-        state.rows.retain(|_, other| *other != row);
-        state.changes.push(PeerLink::Gone { row, how });
         drop(state);
-        if let Gone::CutOff(_) = how {
-            linked.sockets.iter().for_each(|(socket, _)| socket.hang_up());
-        }
         self.notify(notice::PEERS);
-        match how {
-            Gone::Left => {
+        match end {
+            End::Closed | End::HungUp => {
                 tell!(info, "a peer left", endpoint = self.name(), row = row);
             }
-            Gone::Died => {
+            End::Died => {
                 tell!(warn, "a peer died", endpoint = self.name(), row = row);
             }
-            Gone::CutOff(_) => {
+            End::CutOff(_) => {
                 tell!(
                     warn,
                     "a peer's memory held an impossible value",
@@ -314,28 +403,15 @@ impl EndpointHalf for EndpointControl {
         }
     }
 
-    fn free_row(&self, row: u32) {
-        let mut state = lock(&self.state);
-        if matches!(state.links.get(&row), Some(Link::Gone)) {
-            state.links.remove(&row);
-            state.left.push_back(row);
-        }
-    }
-
-    fn close(&self) {
-        self.domain.remove_endpoint(self.name());
-        let mut state = lock(&self.state);
-        state.is_closed = true;
-        if let Some(claim) = state.claim.take() {
-            claim.release(&self.domain.directory);
-        }
-        for (_, link) in std::mem::take(&mut state.links) {
-            if let Link::Linked(linked) = link {
-                self.unwatch(&mut state, &linked);
-                for (socket, _) in &linked.sockets {
-                    // If the frame does not get through, the hang-up tells the peer.
-                    let _ = socket.send(&Frame::Leave, &[]);
-                }
+    /// Reads what a requester has sent after the answer to its request.
+    fn read_request(&self, mut state: MutexGuard<'_, State>, row: u32, token: Token) {
+        let Some(socket) = state.rows.requested(row, token).map(Arc::clone) else { return };
+        match socket.receive() {
+            Ok((Frame::Done, _)) => self.confirm(state, row, token),
+            Err(ReceiveError::Nothing) => {}
+            // It has given up. A failed call may cost it this link: it asks again.
+            _ => {
+                let _ = self.hung_up(&mut state, row, token);
             }
         }
     }
@@ -343,11 +419,21 @@ impl EndpointHalf for EndpointControl {
 
 impl Handler for EndpointControl {
     fn on_event(&self, token: Token, _hung_up: bool) {
-        let row = lock(&self.state).watched.get(&token).copied();
-        if let Some(row) = row
-            && let Some(how) = self.look_at(row, token)
-        {
-            self.drop_link(row, how);
+        let mut state = lock(&self.state);
+        let Some(&row) = state.watched.get(&token) else { return };
+        let Some((sockets, linked)) = state.rows.linked(row) else {
+            return self.read_request(state, row, token);
+        };
+        let end = if token == linked.life_token {
+            // Perhaps it has left before its process has ended.
+            self.read_all(&mut state, row).or(Some(End::Died))
+        } else {
+            let socket = sockets.iter().find(|(other, _)| *other == token);
+            let Some(socket) = socket.map(|(_, socket)| Arc::clone(socket)) else { return };
+            self.read(&mut state, row, token, &socket)
+        };
+        if let Some(end) = end {
+            self.end_and_tell(state, row, end);
         }
     }
 }
@@ -360,7 +446,7 @@ impl InChild for EndpointControl {
 
 impl Control for EndpointControl {
     fn wake_descriptor(&self, row: u32) {
-        if let Some(Link::Linked(linked)) = lock(&self.state).links.get(&row) {
+        if let Some((_, linked)) = lock(&self.state).rows.linked(row) {
             linked.bell.ring();
         }
     }

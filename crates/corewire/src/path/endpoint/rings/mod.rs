@@ -122,6 +122,33 @@ impl PairRings {
         MemoryPlace { cookie, stretches }
     }
 
+    /// Takes in a peer that has come, or notes that one has gone.
+    fn take_change(&mut self, change: Link) -> Option<Change> {
+        match change {
+            Link::Came { row, name, parts, remote } => {
+                if !self.pairs.add_peer(row, parts) {
+                    // Control gives a row to one peer at a time.
+                    debug_assert!(false, "row {row} has a peer");
+                    return None;
+                }
+                let index = row as usize;
+                if self.remotes.len() <= index {
+                    self.remotes.resize(index + 1, None);
+                    self.helps.resize(index + 1, true);
+                }
+                self.helps[index] = true;
+                self.remotes[index] = Some(remote);
+                Some(Change::Came { row, name })
+            }
+            Link::Gone { row, how, is_closed } => {
+                if let Some(grant) = self.grants.get_mut(row) {
+                    grant.has_left = is_closed;
+                }
+                Some(Change::Gone { row, how })
+            }
+        }
+    }
+
     /// Reads one of the endpoint's counters.
     pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)
@@ -158,27 +185,8 @@ impl Transport for PairRings {
         if attention & notice::FORKED != 0 {
             return Attention::Forked;
         }
-        for change in self.control.changes() {
-            changes.push(match change {
-                Link::Came { row, name, parts, remote } => {
-                    self.pairs.add_peer(row, parts);
-                    let index = row as usize;
-                    if self.remotes.len() <= index {
-                        self.remotes.resize(index + 1, None);
-                        self.helps.resize(index + 1, true);
-                    }
-                    self.helps[index] = true;
-                    self.remotes[index] = Some(remote);
-                    Change::Came { row, name }
-                }
-                Link::Gone { row, how } => {
-                    if let Some(grant) = self.grants.get_mut(row) {
-                        grant.has_left = how == Gone::Left;
-                    }
-                    Change::Gone { row, how }
-                }
-            });
-        }
+        let links = self.control.changes().into_iter();
+        changes.extend(links.filter_map(|link| self.take_change(link)));
         if attention & notice::DROPPED != 0 {
             let dropped = self.control.dropped().into_iter();
             changes.extend(dropped.map(|(peer, number)| Change::Dropped { peer, number }));
