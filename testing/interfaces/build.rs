@@ -24,6 +24,7 @@ const VERSIONS: &[(&str, &str, &[Change])] = &[
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     compile("if/all.if");
+    compile("if/sizes.if");
     compile("if/torture.if");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     let (interface, _) = Check::path(Path::new("if/all.if"))?

@@ -409,3 +409,19 @@ fn a_guest_that_asks_more_than_it_reads_is_cut_off() {
         }
     });
 }
+
+#[test]
+fn a_message_that_is_longer_than_any_of_the_interface_ends_the_binding() {
+    with_others(|domain| {
+        let (_raw, mut endpoint, peer, binding) = ring(domain);
+        let length = BYTES_MAX as usize + 1;
+        let tag = binding | u64::from(ECHO) << 32 | 1;
+        let sent = endpoint.isend(peer, tag, vec![7; length]).unwrap();
+        let end = endpoint.receive(Selector::any().from(peer)).unwrap();
+        assert_eq!(end.tag(), binding | REFUSE);
+        let reason =
+            format!("it sent a message of {length} bytes: at most {BYTES_MAX} are possible");
+        assert_eq!(end, *reason.as_bytes());
+        endpoint.cancel(sent).ok();
+    });
+}

@@ -15,6 +15,7 @@ use corewire_monitor::{Asking, Handle, Monitor, Options};
 extern crate self as corewire_interfaces;
 
 corewire_bind::interface!(all);
+corewire_bind::interface!(sizes);
 corewire_bind::interface!(torture);
 
 macro_rules! version {

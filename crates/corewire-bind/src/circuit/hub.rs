@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Selector};
+use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Peer, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet, lines_of};
 use corewire_layout::trace::{Kind, Point};
@@ -1035,6 +1035,11 @@ impl State {
                     Ok(None) => Ok(Look::Nothing),
                     Err(MessageError::Interrupted) => Ok(Look::Interrupted),
                     Err(MessageError::Forked) => Err(CallError::Message(MessageError::Forked)),
+                    Err(MessageError::BufferTooSmall { .. })
+                        if discard_of_strangers(endpoint, ring.peer()) =>
+                    {
+                        Ok(Look::Something)
+                    }
                     Err(error) => {
                         self.lose(&error.to_string());
                         Ok(Look::Something)
@@ -1253,5 +1258,24 @@ impl Drop for Hub {
         }
         self.control.end();
         self.inbox.close();
+    }
+}
+
+/// Discards a message that is longer than a frame, if another process than the monitor has sent it. False if the monitor
+/// has.
+#[cold]
+fn discard_of_strangers(endpoint: &mut Endpoint, monitor: Peer) -> bool {
+    match endpoint.try_probe(Selector::any()) {
+        Ok(Some(status)) if status.source == monitor => false,
+        Ok(Some(status)) => {
+            // An error is that of the next call, too.
+            let _ = endpoint.discard(Selector::any().from(status.source));
+            true
+        }
+        // Its sender has stopped in the middle of it.
+        _ => {
+            std::thread::yield_now();
+            true
+        }
     }
 }

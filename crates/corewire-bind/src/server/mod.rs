@@ -226,6 +226,13 @@ enum Found {
     Message(ClientId, Message),
 }
 
+/// What [`ServerCore::long`] did.
+enum Long {
+    Handled(Option<Found>),
+    /// Not all of it has come.
+    Half,
+}
+
 impl ServerCore {
     /// Creates the service: a listener of this name, and an endpoint for rings.
     ///
@@ -451,8 +458,8 @@ impl ServerCore {
             if looks >= LOOKS_MAX && matches!(patience.left(), Err(CallError::Timeout { .. })) {
                 return Ok(Some(Found::Other));
             }
-            let found = match event.take() {
-                Some(event) => self.handle(event, Self::buffered)?,
+            let (received, is_late) = match event.take() {
+                Some(event) => (event, false),
                 None => {
                     self.sending.has_forgotten_sent();
                     if !self.sending.circuits.is_quiet()
@@ -488,37 +495,74 @@ impl ServerCore {
                             None => continue,
                         }
                     }
-                    let (had_mail, received) = (self.has_mail, self.receive(patience));
-                    match received {
-                        Ok(None) if !had_mail => return Ok(None),
-                        // It is there, and too long for the buffer.
-                        Err(MessageError::BufferTooSmall { .. }) => {
-                            match self.sending.endpoint.try_receive_event(Selector::any()) {
-                                Ok(None) => {
-                                    // Its sender has stopped in the middle of it. What waits behind it comes first now.
-                                    halves += 1;
-                                    match patience.left() {
-                                        _ if had_mail || halves < HALVES_MAX => {}
-                                        Ok(left) => {
-                                            let left = left.map_or(HALF, |left| left.min(HALF));
-                                            self.sending.wait(Some(left))?;
-                                        }
-                                        Err(_) => return Ok(None),
-                                    }
-                                    None
-                                }
-                                long => self.handle(long, Self::owned)?,
-                            }
-                        }
-                        received => self.handle(received, Self::buffered)?,
-                    }
+                    let had_mail = self.has_mail;
+                    (self.receive(patience), !had_mail)
                 }
+            };
+            let found = match received {
+                Ok(None) if is_late => return Ok(None),
+                // It is there, and too long for the buffer.
+                Err(MessageError::BufferTooSmall { .. }) => match self.long()? {
+                    Long::Handled(found) => found,
+                    Long::Half => {
+                        // Its sender has stopped in the middle of it. What waits behind it comes first now.
+                        halves += 1;
+                        match patience.left() {
+                            _ if self.has_mail || halves < HALVES_MAX => {}
+                            Ok(left) => {
+                                let left = left.map_or(HALF, |left| left.min(HALF));
+                                self.sending.wait(Some(left))?;
+                            }
+                            Err(_) => return Ok(None),
+                        }
+                        None
+                    }
+                },
+                received => self.handle(received, Self::buffered)?,
             };
             if found.is_some() {
                 return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// Handles a message that is longer than the buffer. Only a bound client may send one, and none that is longer than
+    /// any of the interface: no memory is allocated for others.
+    #[cold]
+    fn long(&mut self) -> Result<Long, ServeError> {
+        let any = Selector::any();
+        let status = match self.sending.endpoint.try_probe(any) {
+            Ok(Some(status)) => status,
+            Ok(None) => return Ok(Long::Half),
+            Err(error) => return Ok(Long::Handled(self.handle(Err(error), Self::buffered)?)),
+        };
+        let bytes_max = u64::from(self.mailbox.description().bytes_max());
+        let client = self.sending.clients.of_number(Tag(status.tag).binding(), status.source);
+        let bytes = status.bytes;
+        let fault = match client {
+            Some(_) if bytes <= bytes_max => match self.sending.endpoint.try_receive_event(any) {
+                Ok(None) => return Ok(Long::Half),
+                Err(MessageError::NoMemory { .. }) => {
+                    format!("there is no memory for its message of {bytes} bytes")
+                }
+                event => return Ok(Long::Handled(self.handle(event, Self::owned)?)),
+            },
+            _ => format!("it sent a message of {bytes} bytes: at most {bytes_max} are possible"),
+        };
+        self.refused_count += 1;
+        let discarded = self.sending.endpoint.discard(any.from(status.source));
+        if matches!(discarded, Err(MessageError::Interrupted)) {
+            // The message is found again.
+            self.has_mail = true;
+            return Ok(Long::Handled(None));
+        }
+        if self.sending.circuits.is_from_monitor(status.source) {
+            self.link_down();
+        } else if let Some(client) = client.or(self.sending.clients.of_peer(status.source)) {
+            self.sending.cut_off(client, &fault);
+        }
+        Ok(Long::Handled(None))
     }
 
     /// What the endpoint has. Does not wait while there is mail.
@@ -551,6 +595,11 @@ impl ServerCore {
         match event {
             Ok(Some(Event::Received(message))) => Ok(received(self, message)),
             Ok(Some(Event::Gone { peer, why })) => {
+                // What nobody receives here would stay, and make every receive look at it.
+                for space in [Selector::requests(), Selector::untagged()] {
+                    let discarded = self.sending.endpoint.discard(space.from(peer));
+                    self.has_mail |= matches!(discarded, Err(MessageError::Interrupted));
+                }
                 if self.sending.circuits.is_from_monitor(peer) {
                     // If it has ended, the end of its control lane comes behind what is in there.
                     if matches!(why, MessageError::PeerCutOff { .. }) {
