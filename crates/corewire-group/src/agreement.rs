@@ -4,14 +4,16 @@
 //!  proposer                             members of the present view
 //!     ├─ Prepare(ballot) ─────────────────▶ promises to take no lower ballot
 //!     │◀──── Promise(what it has accepted) ─┤
-//!     │  of a majority: the view that was accepted with the highest ballot, else the proposer's own
+//!     │  of a majority: the view that was accepted with the highest ballot; if there is none, one
+//!     │  whose leader and whose new acceptor have promised
 //!     ├─ Accept(ballot, view) ────────────▶ accepts, unless it has promised a higher ballot
 //!     │◀──────────────────────── Accepted ──┤
 //!     │  of a majority: the view is decided
 //!     ├─ Decided(view) ───────────────────▶ everybody
 //! ```
 //!
-//! A proposer that meets a higher ballot leaves it to the other one, and proposes again if that one dies.
+//! A proposer that meets a higher ballot leaves it to the other one, and proposes again if that one dies, or if nothing has
+//! come of it for a while: the other one may be stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +77,6 @@ impl Vote {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Proposal {
     pub(crate) ballot: Ballot,
-    wanted: View,
     promises: BTreeMap<Member, Option<(Ballot, View)>>,
     /// What it asks others to accept.
     chosen: Option<View>,
@@ -86,32 +87,25 @@ pub(crate) struct Proposal {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Nothing,
-    /// To all members of the present view.
-    Say(Word),
+    /// A majority has promised: it chooses a view, now or when more have promised.
+    Choose,
     Decided(View),
     /// Somebody else has a higher ballot.
     GiveUp(Ballot),
 }
 
 impl Proposal {
-    pub(crate) fn new(ballot: Ballot, wanted: View) -> Self {
+    pub(crate) fn new(ballot: Ballot) -> Self {
         let (promises, accepted_by) = (BTreeMap::new(), BTreeSet::new());
-        Self { ballot, wanted, promises, chosen: None, accepted_by }
+        Self { ballot, promises, chosen: None, accepted_by }
     }
 
     /// A member has answered.
-    pub(crate) fn hear(&mut self, from: Member, word: Word, quorum: usize, rules: &Rules) -> Step {
+    pub(crate) fn hear(&mut self, from: Member, word: Word, quorum: usize) -> Step {
         match word {
             Word::Promise(ballot, accepted) if ballot == self.ballot && self.chosen.is_none() => {
                 self.promises.insert(from, accepted);
-                if self.promises.len() < quorum {
-                    return Step::Nothing;
-                }
-                let accepted = self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot);
-                let accepted = accepted.filter(|_| !rules.ignores_what_was_accepted());
-                let view = accepted.map_or(&self.wanted, |(_, view)| view).clone();
-                self.chosen = Some(view.clone());
-                Step::Say(Word::Accept(self.ballot, view))
+                if self.may_choose(quorum) { Step::Choose } else { Step::Nothing }
             }
             Word::Accepted(ballot) if ballot == self.ballot => {
                 self.accepted_by.insert(from);
@@ -123,6 +117,28 @@ impl Proposal {
             Word::Higher(ballot) if ballot > self.ballot => Step::GiveUp(ballot),
             _ => Step::Nothing,
         }
+    }
+
+    /// Whether a majority has promised, and nothing is chosen.
+    pub(crate) fn may_choose(&self, quorum: usize) -> bool {
+        self.chosen.is_none() && self.promises.len() >= quorum
+    }
+
+    /// Who has promised.
+    pub(crate) fn promised_by(&self) -> BTreeSet<Member> {
+        self.promises.keys().copied().collect()
+    }
+
+    /// The view that it must choose, because a member has accepted it before: it may be decided.
+    pub(crate) fn accepted_before(&self, rules: Rules) -> Option<View> {
+        let accepted = self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot);
+        accepted.filter(|_| !rules.ignores_what_was_accepted()).map(|(_, view)| view.clone())
+    }
+
+    /// Asks all to accept this view.
+    pub(crate) fn choose(&mut self, view: View) -> Word {
+        self.chosen = Some(view.clone());
+        Word::Accept(self.ballot, view)
     }
 }
 
@@ -149,12 +165,22 @@ pub enum Broken {
     LeaderLearnsFirst,
     /// An entry that was asked for twice is decided once.
     DecidesOnce,
-    /// Whoever would be a member has the whole log first.
-    LearnsBeforeItJoins,
     /// A member that has missed entries replaces no acceptor.
     KnowsTheEndOfTheAcceptor,
     /// Only the present acceptor knows what one has missed that was not there when it began.
     AsksThePresentAcceptor,
+    /// Whoever has waited for long may propose, whose task it may be.
+    ProposesLate,
+    /// A new acceptor has promised, so it is not stopped.
+    AcceptorHasPromised,
+    /// A leader that has not promised for long is replaced.
+    LeaderHasPromised,
+    /// An acceptor that lives is not replaced, though it has not promised for long.
+    KeepsALivingAcceptor,
+    /// Leader and acceptor are two members, if there are two.
+    KeepsRolesApart,
+    /// Whoever knows a later view says so when it is asked.
+    TellsTheLaterView,
 }
 
 macro_rules! rules {
@@ -180,9 +206,14 @@ rules! {
     begins_too_early => BeginsAfterTheLast;
     leads_too_early => LeaderLearnsFirst;
     decides_twice => DecidesOnce;
-    joins_incomplete => LearnsBeforeItJoins;
     replaces_incomplete => KnowsTheEndOfTheAcceptor;
     believes_all => AsksThePresentAcceptor;
+    never_proposes_late => ProposesLate;
+    trusts_silent_acceptors => AcceptorHasPromised;
+    trusts_silent_leaders => LeaderHasPromised;
+    replaces_silent_acceptors => KeepsALivingAcceptor;
+    unites_roles => KeepsRolesApart;
+    keeps_views_secret => TellsTheLaterView;
 }
 
 #[cfg(feature = "test-hooks")]

@@ -32,6 +32,10 @@ use crate::replica::{Input, Output, Publication, Replica};
 
 /// How long a view may be on its way from a living member to this one.
 const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
+/// How long what a member waits for may not come before it looks who else can do it: at first, and after it has looked in
+/// vain. Each member waits a bit longer than another one, so that they do not all propose at the same time.
+const LATE_AFTER: Duration = Duration::from_millis(200);
+const LATE_AFTER_MAX: Duration = Duration::from_millis(500);
 /// Frames that one turn takes from each source, so that all get their turn.
 const FRAMES_PER_TURN: usize = 256;
 
@@ -145,6 +149,8 @@ pub(crate) struct Engine {
     frame: Vec<u8>,
     /// Since when it has known of no view of which a majority lives.
     minority_since: Option<Instant>,
+    /// What it waits for, when that is late, and how long it waits then.
+    waits: Option<((u64, u64), Instant, Duration)>,
     /// Something has happened.
     has_news: bool,
     /// What this member cannot go on after.
@@ -225,6 +231,7 @@ impl Engine {
             places: BTreeMap::new(),
             own_count: 0,
             frame: Vec::new(),
+            waits: None,
             has_news: false,
         }
     }
@@ -408,8 +415,33 @@ impl Engine {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        let is_late = self.check_late();
         let has_sent = self.send()?;
-        Ok(has_heard || has_read || has_answers || has_sent)
+        Ok(has_heard || has_read || has_answers || is_late || has_sent)
+    }
+
+    /// Tells the replica if what it waits for has not come for a while. That is no sign of a death: only the kernel knows.
+    fn check_late(&mut self) -> bool {
+        let Some(what) = self.replica.waits() else {
+            self.waits = None;
+            return false;
+        };
+        let now = Instant::now();
+        let (is_late, after) = match self.waits {
+            Some((same, at, after)) if same == what => {
+                if now < at {
+                    return false;
+                }
+                (true, (2 * after).min(LATE_AFTER_MAX))
+            }
+            _ => (false, LATE_AFTER),
+        };
+        let apart = Duration::from_millis(25 * u64::from(self.me.place % 8));
+        self.waits = Some((what, now + after + apart, after));
+        if is_late {
+            self.handle(Input::Late);
+        }
+        is_late
     }
 
     /// Announces that the caller will wait, and says what for, and for how long at most. `None` if there is something to
@@ -570,10 +602,16 @@ impl Engine {
                         self.take(from, frame);
                     }
                 }
-                Event::Gone { peer, .. } => {
+                Event::Gone { peer, why } => {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     let place = place_of(&self.name, name);
                     match (self.peers.remove(&peer), place) {
+                        // It may live, and nothing that it says can be believed.
+                        (Some(Other { member: Some(_), .. }), _)
+                            if matches!(why, MessageError::PeerCutOff { .. }) =>
+                        {
+                            self.failed = Some(why.into());
+                        }
                         (Some(Other { member: Some(member), .. }), _) => self.ended(member),
                         // Another process may have come to its place meanwhile.
                         (Some(Other { before, .. }), Some(place)) => {

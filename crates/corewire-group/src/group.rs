@@ -359,7 +359,8 @@ impl Group {
         })
     }
 
-    /// Makes this member the leader. The present one may live. Does not wait.
+    /// Makes this member the leader. The present one may live. Does not wait. Leader and acceptor are two members, so
+    /// this does nothing if this member is the acceptor.
     ///
     /// # Errors
     /// What has ended the group.

@@ -34,6 +34,8 @@ pub enum Message<C> {
     Next(u64, Word),
     /// This view was decided. Also the answer to a member that still speaks of an earlier view.
     Decided(View),
+    /// The latest view that I know has this number: is there a later one? Who knows an earlier one asks back.
+    Known(u64),
     /// Let me be a member. Asked of all.
     Join,
     /// I leave. Asked of all.
@@ -94,6 +96,9 @@ pub enum Input<C> {
     Leave,
     /// Its program makes this member the leader, though the present one may live.
     Lead,
+    /// What it [waits](Replica::waits) for has not come for a while. The member whose task it is may be stopped, which is
+    /// no death.
+    Late,
 }
 
 /// What a member does.
@@ -346,7 +351,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     if !self.view.has(member) {
                         self.view.members.push(member);
                     }
-                    let message = match self.is_complete || self.rules.joins_incomplete() {
+                    let message = match self.is_complete {
                         true => Message::Join,
                         false => Message::Missing(self.missing()),
                     };
@@ -381,8 +386,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.tell_all(&Message::Leave, out);
             }
             Input::Lead => {
-                self.wants_to_lead = self.view.has(self.me) && self.view.leader != self.me;
+                let View { leader, acceptor, .. } = self.view;
+                self.wants_to_lead =
+                    self.view.has(self.me) && ![leader, acceptor].contains(&self.me);
             }
+            Input::Late => self.be_late(out),
         }
         self.look_for_change(out);
     }
@@ -410,9 +418,20 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Message::Accept(view, place, entry) => self.accept(from, view, place, entry, out),
             Message::Next(number, word) => self.agree(from, number, word, out),
             Message::Decided(view) => self.adopt(view, out),
+            Message::Known(number) => {
+                if number < self.view.number && !self.rules.keeps_views_secret() {
+                    self.tell_view(from, out);
+                } else if number > self.view.number {
+                    self.say(from, Message::Known(self.view.number), out);
+                }
+            }
             Message::Join => {
                 if !self.view.has(from) && !self.gone.contains(&from) {
                     self.joining.insert(from);
+                } else {
+                    // It does not know yet that it is a member, and has everything.
+                    self.incomplete.remove(&from);
+                    self.learners.remove(&from);
                 }
             }
             Message::Leave => _ = self.leaving.insert(from),
@@ -640,8 +659,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if std::mem::replace(&mut self.is_complete, true) {
             return;
         }
+        self.incomplete.remove(&self.me);
         if self.view.has(self.me) {
-            self.incomplete.remove(&self.me);
             self.tell_all(&Message::HasAll, out);
         } else {
             self.tell_all(&Message::Join, out);
@@ -754,24 +773,114 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Proposes another view if one is needed, and if it is for this member to do so.
     fn look_for_change(&mut self, out: &mut impl FnMut(Output<C>)) {
         // Nearly always: nobody has come, gone or wants anything.
-        let is_calm = self.joining.is_empty() && self.leaving.is_empty() && !self.wants_to_lead;
-        if is_calm && !self.view.members.iter().any(|member| self.gone.contains(member)) {
-            return;
-        }
-        let may = self.is_complete || self.rules.replaces_incomplete();
-        if self.proposal.is_some() || !may || !self.view.has(self.me) {
+        if self.is_calm() || self.proposal.is_some() || !self.may_propose() {
             return;
         }
         // Who has met a higher ballot leaves it to the other one, except for the one whose task it is.
         let wants = self.wants_to_lead && self.yields_to.is_none();
-        if self.coordinator() != Some(self.me) && !wants {
-            return;
+        if (self.coordinator() == Some(self.me) || wants) && self.is_due() {
+            self.propose(out);
         }
-        let Some(wanted) = self.wanted() else { return };
+    }
+
+    /// Whether there is no reason for another view.
+    fn is_calm(&self) -> bool {
+        let View { members, leader, acceptor, .. } = &self.view;
+        let is_alone = leader != acceptor
+            || !members.iter().any(|member| member != leader && self.is_able(member));
+        self.joining.is_empty()
+            && self.leaving.is_empty()
+            && !self.wants_to_lead
+            && (is_alone || self.rules.unites_roles())
+            && !members.iter().any(|member| self.gone.contains(member))
+    }
+
+    /// Whether a member can have a role.
+    fn is_able(&self, member: &Member) -> bool {
+        !self.gone.contains(member) && !self.incomplete.contains(member)
+    }
+
+    fn may_propose(&self) -> bool {
+        self.view.has(self.me) && (self.is_complete || self.rules.replaces_incomplete())
+    }
+
+    /// Whether another view is needed, if all members that live answer.
+    fn is_due(&self) -> bool {
+        let living = self.view.members.iter().filter(|member| !self.gone.contains(member));
+        self.wanted(&living.copied().collect()).is_some()
+    }
+
+    fn propose(&mut self, out: &mut impl FnMut(Output<C>)) {
         let round = self.vote.promised.round + 1;
         let ballot = Ballot { round, place: self.me.place };
-        self.proposal = Some(Proposal::new(ballot, wanted));
+        self.proposal = Some(Proposal::new(ballot));
         self.tell_voters(&Word::Prepare(ballot), out);
+    }
+
+    /// What this member waits for, if it waits: when the result changes, some of it has come. If it stays the same for
+    /// long, [`Input::Late`] is due.
+    #[must_use]
+    pub fn waits(&self) -> Option<(u64, u64)> {
+        let number = self.view.number;
+        let is_behind = self.begun.is_some_and(|(begun, _)| begun > number);
+        let own = self.own.front().map_or(0, |own| own.number);
+        let waits = !self.is_calm() || own > 0 || is_behind || !self.is_complete;
+        (waits && self.view.has(self.me)).then_some((number, own))
+    }
+
+    /// What it waits for has not come for a while. Proposes, whose task it may be; if a majority has answered a proposal
+    /// already, goes on without the others.
+    fn be_late(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if !self.view.has(self.me) || self.waits().is_none() {
+            return;
+        }
+        // Those that would be members may be, by a view that has not come.
+        let known = Message::Known(self.view.number);
+        self.tell_all(&known, out);
+        self.tell_former(&known, out);
+        for member in self.joining.clone() {
+            self.say(member, known.clone(), out);
+        }
+        if !self.may_propose() || self.rules.never_proposes_late() {
+            return;
+        }
+        self.yields_to = None;
+        let waits_for_leader = !self.own.is_empty() && self.view.leader != self.me;
+        if self.proposal.is_some() {
+            self.choose(true, out);
+        } else if waits_for_leader || self.is_due() {
+            self.propose(out);
+        }
+    }
+
+    /// Chooses the next view, once a majority has promised; the others are not waited for if `is_late`.
+    fn choose(&mut self, is_late: bool, out: &mut impl FnMut(Output<C>)) {
+        let quorum = self.quorum();
+        let Some(proposal) = self.proposal.as_ref().filter(|one| one.may_choose(quorum)) else {
+            return;
+        };
+        let promised = proposal.promised_by();
+        let answers = |member: &Member| promised.contains(member) || self.gone.contains(member);
+        let wanted = match proposal.accepted_before(self.rules) {
+            Some(view) => Some(view),
+            None if !is_late && !answers(&self.view.leader) => return,
+            None if !self.may_propose() => None,
+            None => match self.wanted(&promised) {
+                None if !is_late && !self.view.members.iter().all(answers) => return,
+                wanted => wanted,
+            },
+        };
+        match (wanted, &mut self.proposal) {
+            (Some(view), Some(proposal)) => {
+                let word = proposal.choose(view);
+                self.tell_voters(&word, out);
+            }
+            _ => self.proposal = None,
+        }
+    }
+
+    fn quorum(&self) -> usize {
+        self.view.quorum() - usize::from(self.rules.needs_no_majority())
     }
 
     /// Whose task it is to propose the next view: the leader's, or that of the first one that can.
@@ -783,9 +892,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         Some(leader).filter(can).or_else(|| members.iter().find(can)).copied()
     }
 
-    /// The view that is needed now, if it is not the present one.
-    fn wanted(&self) -> Option<View> {
+    /// The view that is needed now, if it is not the present one. These members have `promised` to take part in the choice:
+    /// they are not stopped, and only they get a role.
+    fn wanted(&self, promised: &BTreeSet<Member>) -> Option<View> {
         let View { founder, number, members, leader, acceptor, start, since } = &self.view;
+        let rules = &self.rules;
         let lives = |member: &Member| !self.gone.contains(member);
         let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
         let leads = self.leading.as_ref().is_some_and(|leading| leading.next.is_some());
@@ -794,18 +905,20 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         // An acceptor that lives is replaced by the leader alone, once it has decided everything.
         let keeps_acceptor = match (lives(acceptor), stays(acceptor)) {
             (false, _) => false,
-            (true, true) => true,
-            (true, false) => !has_rested && !self.rules.replaces_at_once(),
+            (true, true) => promised.contains(acceptor) || !rules.replaces_silent_acceptors(),
+            (true, false) => !has_rested && !rules.replaces_at_once(),
         };
-        let joining = self.joining.iter().filter(|member| lives(member));
-        let pool: BTreeSet<Member> = members.iter().chain(joining.clone()).copied().collect();
         // One that stays, and has everything; better another one than this one; else one that would leave.
+        let trusts = rules.trusts_silent_acceptors();
         let other = |than: Member| {
-            let able = || pool.iter().filter(|one| lives(one) && !self.incomplete.contains(one));
+            let answers = |one: &&Member| trusts || promised.contains(one);
+            let able = || members.iter().filter(|one| self.is_able(one)).filter(answers);
             let fit = || able().filter(|member| stays(member));
             fit().find(|one| **one != than).or_else(|| fit().next()).or_else(|| able().next())
         };
-        let next_leader = match stays(leader) {
+        let answers = promised.contains(leader) || rules.trusts_silent_leaders();
+        let shares = keeps_acceptor && leader == acceptor && !rules.unites_roles();
+        let next_leader = match stays(leader) && answers && !shares {
             _ if self.wants_to_lead => self.me,
             true => *leader,
             false => *other(*acceptor)?,
@@ -813,6 +926,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let next_acceptor = if keeps_acceptor { *acceptor } else { *other(next_leader)? };
         let has_role = |member: &Member| [next_leader, next_acceptor].contains(member);
         let keeps = |member: &&Member| stays(member) || has_role(member);
+        let joining = self.joining.iter().filter(|member| lives(member));
+        let pool: BTreeSet<Member> = members.iter().chain(joining).copied().collect();
         let next: Vec<Member> = pool.iter().filter(keeps).copied().collect();
         let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
         let (start, since) = match next_acceptor == *acceptor {
@@ -854,8 +969,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return self.tell_view(from, out);
         }
         if number > self.view.number {
-            // That view comes from another member.
-            return self.early.push((from, number, word));
+            // That view comes from another member, which may be stopped.
+            self.early.push((from, number, word));
+            return self.say(from, Message::Known(self.view.number), out);
         }
         if !self.view.has(self.me) {
             return;
@@ -863,11 +979,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if let Some(answer) = self.vote.answer(&word) {
             return self.say(from, Message::Next(number, answer), out);
         }
-        let quorum = self.view.quorum() - usize::from(self.rules.needs_no_majority());
+        let quorum = self.quorum();
         let Some(proposal) = &mut self.proposal else { return };
-        match proposal.hear(from, word, quorum, &self.rules) {
+        match proposal.hear(from, word, quorum) {
             Step::Nothing => {}
-            Step::Say(word) => self.tell_voters(&word, out),
+            Step::Choose => self.choose(false, out),
             Step::GiveUp(ballot) => {
                 self.proposal = None;
                 self.yields_to = Some(ballot);

@@ -13,6 +13,9 @@ use stateright::{Model, Property};
 /// What is decided: a number.
 type Command = u8;
 
+/// How often every member looks who else can do what it waits for, before the group must have gone on.
+const ROUNDS_MAX: u32 = 3;
+
 /// What a world may do.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -32,6 +35,11 @@ pub struct Limits {
     pub misses: u8,
     /// Times that a process makes a snapshot of what is decided.
     pub snapshots: u8,
+    /// Processes that are stopped, and may continue at any time.
+    pub stops: u8,
+    /// Times that a member finds that what it waits for is late, at any time. When nothing else happens, members find that
+    /// as often as it takes.
+    pub lates: u8,
     /// The rules.
     pub rules: Rules,
 }
@@ -46,6 +54,10 @@ pub struct World {
     /// All publications in their order, each with its publisher; and how many of them each process has read.
     channel: Vec<(Member, Publication<Command>)>,
     read: BTreeMap<Member, usize>,
+    /// Who is stopped now.
+    stopped: BTreeSet<Member>,
+    /// What they had not sent yet.
+    unsent: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
     /// Who has ever missed something.
     missed: BTreeSet<Member>,
     /// Who knows of whose death.
@@ -61,6 +73,8 @@ pub struct World {
     takes: u8,
     misses: u8,
     snapshots: u8,
+    stops: u8,
+    lates: u8,
     is_broken: bool,
 }
 
@@ -85,12 +99,26 @@ pub enum Action {
     Miss(Member),
     /// A process makes a snapshot of what is decided.
     Truncate(Member),
+    /// A process is stopped, and has sent everything before, or nothing of what nobody has received yet.
+    Stop(Member, bool),
+    /// It continues.
+    Continue(Member),
+    /// What a member waits for is late.
+    Late(Member),
     /// A member that has left ends.
     End(Member),
     /// A process dies.
     Die(Member),
     /// A process dies in the middle of what it does when the next message comes, after so many outputs.
     DieInside(Member, Member, usize),
+}
+
+impl Action {
+    /// Whether it happens by itself, sooner or later.
+    #[must_use]
+    pub fn is_by_itself(&self) -> bool {
+        matches!(self, Self::Deliver(..) | Self::Read(_) | Self::Notice(..) | Self::End(_))
+    }
 }
 
 impl World {
@@ -121,6 +149,10 @@ impl World {
             takes: limits.takes,
             misses: limits.misses,
             snapshots: limits.snapshots,
+            stops: limits.stops,
+            lates: limits.lates,
+            stopped: BTreeSet::new(),
+            unsent: BTreeMap::new(),
             is_broken: false,
         };
         for me in members {
@@ -162,6 +194,28 @@ impl World {
 
     fn lives(&self, member: Member) -> bool {
         !self.dead.contains(&member)
+    }
+
+    fn runs(&self, member: Member) -> bool {
+        self.lives(member) && !self.stopped.contains(&member)
+    }
+
+    fn stop(&mut self, member: Member, has_sent: bool) {
+        self.stopped.insert(member);
+        if !has_sent {
+            let queues = std::mem::take(&mut self.queues).into_iter();
+            let (unsent, sent): (BTreeMap<_, _>, _) = queues.partition(|(pair, _)| pair.0 == member);
+            self.queues = sent;
+            self.unsent.extend(unsent);
+        }
+    }
+
+    fn go_on(&mut self, member: Member) {
+        self.stopped.remove(&member);
+        let unsent = std::mem::take(&mut self.unsent).into_iter();
+        let (its, others): (BTreeMap<_, _>, _) = unsent.partition(|(pair, _)| pair.0 == member);
+        self.unsent = others;
+        self.queues.extend(its);
     }
 
     fn apply(&mut self, me: Member, outputs: Vec<Output<Command>>) {
@@ -246,14 +300,17 @@ impl World {
         self.dead.insert(member);
         self.replicas.remove(&member);
         self.queues.retain(|(_, to), _| *to != member);
+        // What it had not sent is lost.
+        self.unsent.retain(|(from, to), _| *to != member && *from != member);
+        self.stopped.remove(&member);
         self.read.remove(&member);
         self.noticed.retain(|(reader, _)| *reader != member);
     }
 
-    /// Whether nothing more can happen by itself.
+    /// Whether nothing more can happen by itself, as long as those that are stopped stay so.
     fn is_settled(&self) -> bool {
-        let readers = || self.replicas.keys();
-        self.queues.is_empty()
+        let readers = || self.replicas.keys().filter(|reader| self.runs(**reader));
+        !self.queues.keys().any(|(_, to)| self.runs(*to))
             && !readers().any(|reader| self.has_left(*reader))
             && readers().all(|reader| {
                 self.unread(*reader).is_none()
@@ -261,30 +318,76 @@ impl World {
             })
     }
 
-    /// Whether enough live for the group to go on, and everything is decided that a live member wants.
+    /// Lets happen what may happen by itself, and then finds every member that waits late, again and again: as time passes.
+    fn after_a_while(&self, limits: &Limits) -> Self {
+        let mut world = self.clone();
+        let go_on = |world: &mut Self| {
+            while !world.is_settled() {
+                let mut actions = Vec::new();
+                limits.actions(world, &mut actions);
+                let happens = actions.into_iter().find(Action::is_by_itself);
+                match happens.and_then(|action| limits.next_state(world, action)) {
+                    Some(next) => *world = next,
+                    None => break,
+                }
+            }
+        };
+        go_on(&mut world);
+        for _ in 0..ROUNDS_MAX {
+            let waiting: Vec<Member> = world.replicas.keys().copied().collect();
+            for member in waiting {
+                if world.runs(member) {
+                    world.step(member, Input::Late);
+                    go_on(&mut world);
+                }
+            }
+        }
+        world
+    }
+
+    /// Whether enough run for the group to go on, and everything is decided that a running member wants.
     fn has_gone_on(&self) -> bool {
         // A group of which too many have died, or have missed something that those who have died knew, is over, and a later one may be founded.
         let lasts = |view: &&View| {
             let whole = |member: &&Member| {
-                let replica = self.replicas.get(member);
+                let replica = self.replicas.get(member).filter(|_| self.runs(**member));
                 replica.is_some_and(|one| one.is_complete() || !self.missed.contains(member))
             };
             view.number > 0 && view.members.iter().filter(whole).count() >= view.quorum()
         };
-        let views = self.replicas.values().map(Replica::view);
+        // A later view that only those know who are stopped is none for the others, unless they want something.
+        let running = self.replicas.iter().filter(|(member, _)| self.runs(**member));
+        let views = running.map(|(_, replica)| replica.view());
         let latest = views.max_by_key(|view| view.number);
         let Some(view) = latest.filter(lasts) else { return true };
-        let members = view.members.iter().filter_map(|member| self.replicas.get(member));
+        // What an acceptor has published is decided: one that is stopped holds the log up.
+        if self.stopped.contains(&view.acceptor) {
+            return true;
+        }
+        let running = view.members.iter().filter(|member| self.runs(**member));
+        let members = running.clone().filter_map(|member| self.replicas.get(member));
         let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count() as u64;
         let members_have_all = members.clone().all(|replica| {
             replica.undecided_count() == 0
-                && replica.view() == view
+                && (replica.view() == view || !self.stopped.is_empty())
                 && replica.decided_count() == count
         });
         // Whoever would be a member is one, unless all that it has asked have died.
-        let all_are_in =
-            self.replicas.iter().all(|(one, replica)| view.has(*one) || replica.view().number > 0);
-        members_have_all && all_are_in && self.lives(view.leader) && self.lives(view.acceptor)
+        let all_are_in = self
+            .replicas
+            .iter()
+            .filter(|(one, _)| self.runs(**one))
+            .all(|(one, replica)| view.has(*one) || replica.view().number > 0);
+        let can_lead = |member: &Member| {
+            self.replicas.get(member).is_some_and(|one| one.is_complete() && one.view() == view)
+        };
+        let are_apart =
+            view.leader != view.acceptor || running.clone().filter(|one| can_lead(one)).count() < 2;
+        members_have_all
+            && all_are_in
+            && are_apart
+            && self.lives(view.leader)
+            && self.lives(view.acceptor)
     }
 }
 
@@ -302,7 +405,7 @@ impl Model for Limits {
         }
         let may_die = |member: &Member| world.deaths > 0 && world.lives(*member);
         for (&(from, to), queue) in &world.queues {
-            let Some(message) = queue.front() else { continue };
+            let Some(message) = queue.front().filter(|_| world.runs(to)) else { continue };
             actions.push(Action::Deliver(from, to));
             if may_die(&to) {
                 let count = {
@@ -318,6 +421,24 @@ impl Model for Limits {
             }
         }
         for &reader in world.replicas.keys() {
+            if !world.runs(reader) {
+                actions.push(Action::Continue(reader));
+                if may_die(&reader) {
+                    actions.push(Action::Die(reader));
+                }
+                continue;
+            }
+            if world.stops > 0 {
+                actions.push(Action::Stop(reader, true));
+                if world.queues.keys().any(|(from, _)| *from == reader) {
+                    actions.push(Action::Stop(reader, false));
+                }
+            }
+            if world.lates > 0
+                && world.replicas.get(&reader).is_some_and(|one| one.waits().is_some())
+            {
+                actions.push(Action::Late(reader));
+            }
             if world.unread(reader).is_some() {
                 actions.push(Action::Read(reader));
             }
@@ -408,6 +529,15 @@ impl Model for Limits {
                 let next = world.replicas.get(&member).map_or(0, Replica::decided_count);
                 world.step(member, Input::Truncate(next, 0));
             }
+            Action::Stop(member, has_sent) => {
+                world.stops -= 1;
+                world.stop(member, has_sent);
+            }
+            Action::Continue(member) => world.go_on(member),
+            Action::Late(member) => {
+                world.lates -= 1;
+                world.step(member, Input::Late);
+            }
             Action::End(member) => world.die(member),
             Action::Die(member) => {
                 world.deaths -= 1;
@@ -436,8 +566,9 @@ impl Model for Limits {
                 let founders: BTreeSet<_> = members.map(|(_, one)| one.view().founder).collect();
                 founders.len() < 2
             }),
-            Property::always("what is settled has gone on", |_, world: &World| {
-                !world.is_settled() || world.has_gone_on()
+            Property::always("what is settled has gone on", |limits: &Self, world: &World| {
+                let is_over = || world.after_a_while(limits).has_gone_on();
+                !world.is_settled() || world.stopped.is_empty() && world.has_gone_on() || is_over()
             }),
         ]
     }
