@@ -1,7 +1,7 @@
 //! `corewire log`: a member of a group, whose log is written to standard output.
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corewire::ChannelName;
-use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError};
+use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError, Salvaged, salvage_log};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
@@ -33,7 +33,8 @@ Examples:
   corewire log orders --stay < /dev/null      (in three terminals: three members)
   echo 'one more' | corewire log orders
   corewire log orders --stay --json | jq .index
-  echo 'one more' | corewire log orders --file orders.log\n\
+  echo 'one more' | corewire log orders --file orders.log
+  corewire log orders --file damaged.log --salvage readable.log\n\
 \n\
 Each process that runs this command is a member of the group NAME, which the first one \
 founds. Every line of the input becomes an entry of the log, at the same index for all \
@@ -47,7 +48,9 @@ Members may be killed at any time. As long as fewer than half are killed at once
 others go on, and no entry is lost: two of three go on, one of two does not. The log is in \
 memory and ends with its last member, unless all members are given the same --file: then \
 each entry is on the disk before any member writes it, and those that come after the last \
-member has ended, or the machine has, begin with the log that was.\n\
+member has ended, or the machine has, begin with the log that was. What was never decided is \
+cut off the file, which standard error says, and kept in PATH.cut-N. A damaged file is an \
+error and is left as it is.\n\
 \n\
 --json writes an object on a line for each entry, with the keys index (from 0), member \
 (its place in the group), number (which of that member's lines it is, from 1) and bytes \
@@ -76,6 +79,9 @@ pub(crate) struct Args {
     /// Keep the log in this file, too, the same one for all members, so that it outlives them
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Become no member: copy what can be read of the damaged --file to this new file, which begins a log
+    #[arg(long, value_name = "NEW", requires = "file", conflicts_with_all = ["input", "stay"])]
+    salvage: Option<PathBuf>,
     /// Write each entry as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -94,9 +100,14 @@ struct Entry {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let (Some(file), Some(new)) = (&args.file, &args.salvage) {
+        return salvage(file, new);
+    }
     let mut input = Input::open(args.input.as_deref())?;
     let domain = access::open_domain_with(None)?;
-    let mut group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
+    let group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
+    let name = args.name.clone();
+    let mut group = group.report(move |text| output::note(format_args!("group {name}: {text}")));
     if let Some(file) = &args.file {
         group = group.file(file);
     }
@@ -105,15 +116,51 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     signals.begin();
     let printer = print(group.decided(args.from), args.json, Arc::clone(&signals))?;
     let outcome = propose(&group, args, &mut input, &signals);
+    let commands = group.own_commands();
     // What is lost is the majority, and no call can mend that.
     let left = group.leave(LEAVE_WITHIN);
     let printed = printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)));
+    if printed.is_err() || outcome.is_err() {
+        say_what_is_decided(&commands);
+    }
     printed?;
     outcome?;
     if signals.caught().is_none() {
         left?;
     }
     signals.end()
+}
+
+/// After a failure: which lines of the input are in the log.
+fn say_what_is_decided(commands: &Result<(u64, u64), GroupError>) {
+    if let Ok((proposed, decided)) = commands
+        && *proposed > 0
+    {
+        output::note(format_args!(
+            "{decided} of {proposed} lines that were read are known to be decided, from the first one on"
+        ));
+    }
+}
+
+/// Copies what can be read of a damaged file.
+fn salvage(file: &Path, new: &Path) -> Result<(), Failure> {
+    let salvaged = salvage_log(file, new).map_err(Failure::other)?;
+    if let Some(before) = salvaged.snapshot_before {
+        output::note(format_args!("a snapshot stands for the entries before index {before}"));
+    }
+    for missing in &salvaged.missing {
+        output::note(format_args!(
+            "missing: the entries of index {} to {}",
+            missing.start,
+            missing.end - 1
+        ));
+    }
+    let Salvaged { entries, skipped_bytes, .. } = salvaged;
+    output::note(format_args!(
+        "{entries} entries copied to {}; {skipped_bytes} bytes could not be read",
+        new.display()
+    ));
+    Ok(())
 }
 
 /// Proposes the lines of the input, and stays as long as it is asked to.

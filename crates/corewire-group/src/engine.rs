@@ -26,7 +26,7 @@ use crate::error::GroupError;
 use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
 use crate::kept::Kept;
 use crate::log_file::writer::{Done, Writer};
-use crate::log_file::{Contents, FileId, LogFile};
+use crate::log_file::{Contents, FileId, LogFile, LogFileError, Tell};
 use crate::member::{MEMBERS_MAX, Member};
 use crate::replica::{Input, Output, Publication, Replica};
 
@@ -121,6 +121,7 @@ pub(crate) struct Engine {
     /// Which file the group has, and who writes it, if this member is its acceptor. No process may found the group anew
     /// while it is written: so it ends before the endpoint.
     file: Option<FileId>,
+    report: Arc<Tell>,
     writer: Option<Writer>,
     /// Writers so far.
     writers: u64,
@@ -197,7 +198,7 @@ impl Engine {
         me: Member,
         endpoint: Endpoint,
         channel: (SharedSender, SnapshotReceiver),
-        file: Option<FileId>,
+        (file, report): (Option<FileId>, Arc<Tell>),
         bell: Arc<Bell>,
     ) -> Self {
         let (sender, receiver) = channel;
@@ -209,6 +210,7 @@ impl Engine {
             replica: Replica::join(me, receiver.next_sequence(), Rules::default()),
             founding: Founding::No,
             file,
+            report,
             writer: None,
             writers: 0,
             failed: None,
@@ -265,7 +267,7 @@ impl Engine {
         }
         let loaded = match &self.file {
             None => None,
-            Some(file) => match LogFile::load(&file.path())? {
+            Some(file) => match LogFile::load(&file.path(), &*self.report)? {
                 // A process that was its acceptor is about to end.
                 None => return Ok(()),
                 loaded => loaded,
@@ -304,7 +306,8 @@ impl Engine {
             let _ = answers.send(Answer::Written(number, done));
             bell.ring();
         };
-        self.writer = Some(Writer::start(id.path(), file, tell)?);
+        let report = Arc::clone(&self.report);
+        self.writer = Some(Writer::start(id.path(), file, report, tell)?);
         Ok(())
     }
 
@@ -478,8 +481,9 @@ impl Engine {
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
                 Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
                 Answer::Written(number, done) if number == self.writers => {
+                    let done = done.inspect_err(|error| self.tell_failure(error))?;
                     if let Some(writer) = &mut self.writer {
-                        writer.is_done(done?);
+                        writer.is_done(done);
                     }
                 }
                 Answer::Written(..) => {}
@@ -497,6 +501,14 @@ impl Engine {
             self.link(place)?;
         }
         Ok(has_any)
+    }
+
+    /// The group's file cannot be written, by this member or by any other one: all end, and say why.
+    fn tell_failure(&mut self, error: &LogFileError) {
+        let frame = Frame::Failed(error.to_string());
+        for peer in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.tell(peer, &frame);
+        }
     }
 
     /// Joins the channel again, in a thread: the process that lets receivers in may be stopped.
@@ -641,6 +653,9 @@ impl Engine {
             (Frame::Hello(member, _), None) => self.met(from, member),
             (Frame::Message(message), Some(member)) => {
                 self.handle(Input::Message(member, message));
+            }
+            (Frame::Failed(why), Some(member)) if self.file.is_some() => {
+                self.failed = Some(GroupError::FileOfAll { place: member.place, why });
             }
             (Frame::Look, _) => {
                 let seen = self.seen();

@@ -85,6 +85,15 @@ pub enum GroupError {
     /// The file of the log cannot be used. Every entry that was decided before is in it.
     #[error(transparent)]
     File(#[from] LogFileError),
+    /// Another member cannot write the file of the log, which is this member's, too. Every entry that was decided before
+    /// is in it.
+    #[error("the member at place {place} cannot go on, and so no other one: {why}")]
+    FileOfAll {
+        /// The place of the member.
+        place: u8,
+        /// What has failed.
+        why: String,
+    },
     /// The command is longer than the group permits.
     #[error("command of {asked} bytes: group {name} permits at most {max}")]
     TooLarge {

@@ -48,6 +48,8 @@ pub(crate) enum Frame {
     /// The first one on every link: who I am, and which file I know.
     Hello(Member, Option<FileId>),
     Message(Message<Command>),
+    /// This member, which is the acceptor, cannot write the group's file, for this reason.
+    Failed(String),
     /// From somebody who only looks: what do you know?
     Look,
     Seen(Seen),

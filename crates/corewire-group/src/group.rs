@@ -323,6 +323,20 @@ impl Group {
         }
     }
 
+    /// How many commands this member has proposed or submitted, and how many of them, from the first one on, it knows to
+    /// be decided; also when the group has ended.
+    ///
+    /// # Errors
+    /// [`GroupError::Forked`].
+    pub fn own_commands(&self) -> Result<(u64, u64), GroupError> {
+        let state = self.shared.lock()?;
+        let count = |replica: &Replica<Command>| {
+            let proposed = replica.proposed_count();
+            (proposed, proposed - replica.undecided_count() as u64)
+        };
+        Ok(state.replica().map(count).unwrap_or_default())
+    }
+
     /// The decisions in their order, from this index on. Any number of threads may read.
     #[must_use]
     pub fn decided(&self, first: u64) -> Decided {

@@ -11,6 +11,7 @@
 //!
 //! If it dies, the kernel gives up the door. If all members die meanwhile, it founds the group.
 
+use std::fmt;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use corewire_os::random_u128;
 use crate::engine::{Engine, channel_of, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
-use crate::log_file::FileId;
+use crate::log_file::writer::SAYS_AFTER;
+use crate::log_file::{FileId, Tell};
 use crate::member::{MEMBERS_MAX, Member};
 
 /// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the
@@ -44,6 +46,17 @@ pub struct GroupBuilder {
     name: String,
     command_bytes_max: usize,
     file: Option<PathBuf>,
+    report: Report,
+}
+
+/// Who is told what happens.
+#[derive(Clone)]
+pub(crate) struct Report(pub(crate) Arc<Tell>);
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Report")
+    }
 }
 
 /// When a call ends at the latest.
@@ -70,6 +83,26 @@ impl Deadline {
     }
 }
 
+/// Reports once what a call waits for.
+struct Waits<'a> {
+    report: &'a Report,
+    since: Instant,
+    has_said: bool,
+}
+
+impl<'a> Waits<'a> {
+    fn new(report: &'a Report) -> Self {
+        Self { report, since: Instant::now(), has_said: false }
+    }
+
+    fn look(&mut self, why: impl FnOnce() -> String) {
+        if !self.has_said && self.since.elapsed() >= SAYS_AFTER {
+            self.has_said = true;
+            (self.report.0)(&format!("waiting: {}", why()));
+        }
+    }
+}
+
 impl GroupBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
         Self {
@@ -77,6 +110,7 @@ impl GroupBuilder {
             name: name.to_owned(),
             command_bytes_max: 64 << 10,
             file: None,
+            report: Report(Arc::new(|_| {})),
         }
     }
 
@@ -95,6 +129,25 @@ impl GroupBuilder {
     /// log: [`Group::truncate`] at the member that accepts shortens it.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
+        self
+    }
+
+    /// Calls `report` with a sentence when something happens that does not end the group, and that its users should know:
+    /// joining waits for longer than a second, and for whom; a part of the file is cut off, how much, and where it is
+    /// kept; a file does not become shorter. Any thread may call it. By default nobody is told.
+    ///
+    /// ```
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-report-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&directory)?;
+    /// use corewire_group::Group;
+    ///
+    /// let group = Group::builder(&domain, "orders").report(|text| eprintln!("orders: {text}")).join()?;
+    /// # drop((group, domain));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn report(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.report = Report(Arc::new(report));
         self
     }
 
@@ -124,15 +177,18 @@ impl GroupBuilder {
         let channel = self.open_channel(deadline)?;
         let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
         let bell = Arc::new(Bell::new()?);
+        let (report, at_bell) = (Arc::clone(&self.report.0), Arc::clone(&bell));
         let mut engine =
-            Engine::new(&self.domain, &self.name, me, endpoint, channel, file, Arc::clone(&bell));
+            Engine::new(&self.domain, &self.name, me, endpoint, channel, (file, report), at_bell);
         for name in self.domain.endpoints()? {
             if let Some(place) = place_of(&self.name, name.as_str()) {
                 engine.link(place)?;
             }
         }
+        let mut waits = Waits::new(&self.report);
         while !engine.is_member() {
             engine.found_if_alone()?;
+            waits.look(|| engine.waits_for());
             deadline.check(&self.name, || engine.waits_for())?;
             if !engine.turn()?
                 && let Some(pause) = engine.arm()?
@@ -146,6 +202,7 @@ impl GroupBuilder {
 
     fn take_door(&self, deadline: Deadline) -> Result<Listener, JoinGroupError> {
         let watch = self.domain.watch_names()?;
+        let mut waits = Waits::new(&self.report);
         loop {
             match self.domain.listener(&format!("{}.door", self.name)) {
                 Err(ListenError::AlreadyExists(holder)) => {
@@ -153,6 +210,7 @@ impl GroupBuilder {
                         .pid
                         .map_or("another process".to_owned(), |pid| format!("process {pid}"));
                     let why = || format!("{other} is about to become a member");
+                    waits.look(why);
                     deadline.check(&self.name, why)?;
                     // A name that is free because its process has died is not reported.
                     let soon = Instant::now().checked_add(Duration::from_millis(10));

@@ -121,7 +121,7 @@ pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;
 pub use kept::Snapshot;
-pub use log_file::LogFileError;
+pub use log_file::{LogFileError, Salvaged, salvage_log};
 pub use look::{GroupView, look};
 pub use machine::{Replicated, StateMachine};
 pub use member::{MEMBERS_MAX, Member, View};

@@ -305,6 +305,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         has_left && (has_begun || self.nobody_lives())
     }
 
+    /// How many commands its program has wanted decided.
+    #[must_use]
+    pub const fn proposed_count(&self) -> u64 {
+        self.own_count
+    }
+
     /// How many of its own commands are not decided.
     #[must_use]
     pub fn undecided_count(&self) -> usize {

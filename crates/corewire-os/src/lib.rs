@@ -20,6 +20,7 @@ pub mod allocations;
 pub mod directory;
 pub mod event;
 pub mod fork;
+pub mod locked;
 pub mod memory;
 pub mod probe;
 pub mod process;

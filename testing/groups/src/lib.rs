@@ -204,7 +204,8 @@ impl World {
         self.stopped.insert(member);
         if !has_sent {
             let queues = std::mem::take(&mut self.queues).into_iter();
-            let (unsent, sent): (BTreeMap<_, _>, _) = queues.partition(|(pair, _)| pair.0 == member);
+            let (unsent, sent): (BTreeMap<_, _>, _) =
+                queues.partition(|(pair, _)| pair.0 == member);
             self.queues = sent;
             self.unsent.extend(unsent);
         }

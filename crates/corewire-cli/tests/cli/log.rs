@@ -116,6 +116,24 @@ fn a_file_outlives_all_members() {
     run("one\ntwo\n").expect_code(0);
     let all = run("three\n");
     assert_eq!(all.text(), "one\ntwo\nthree\n", "{}", all.errors);
+    // What is torn is cut and kept, and said; what is damaged is left, and what can be read is copied.
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&whole[..], b"torn"].concat()).unwrap();
+    let all = run("");
+    assert_eq!(all.text(), "one\ntwo\nthree\n", "{}", all.errors);
+    assert!(all.errors.contains("cut 4 bytes off"), "{}", all.errors);
+    assert_eq!(std::fs::read(format!("{file}.cut-1")).unwrap(), b"torn");
+    let mut damaged = whole.clone();
+    damaged[8192 + 30] ^= 1;
+    std::fs::write(&file, &damaged).unwrap();
+    run("four\n").expect_line(1, "is damaged at byte 8192");
+    let copied = scratch.run(&format!("log orders --file {file} --salvage {file}.new"));
+    copied.expect_code(0);
+    assert!(copied.errors.contains("2 entries copied"), "{}", copied.errors);
+    assert!(copied.errors.contains("missing: the entries of index 0 to 0"), "{}", copied.errors);
+    assert_eq!(std::fs::read(&file).unwrap(), damaged);
+    std::fs::write(&file, "").unwrap();
+    run("four\n").expect_line(1, "is empty");
     std::fs::write(&file, "a letter").unwrap();
     run("four\n").expect_line(1, "is not the file of a log");
     scratch.run("log orders --file no/such/file").expect_line(1, "cannot find the directory of");
@@ -123,6 +141,23 @@ fn a_file_outlives_all_members() {
     run("four\n").expect_line(1, "has its log in memory only, not in");
     member.signal(Signal::TERM);
     member.finish();
+}
+
+#[test]
+fn a_file_in_use_is_said_and_is_an_error_in_time() {
+    let (scratch, other) = (Scratch::new("log-in-use"), Scratch::new("log-in-use-too"));
+    let file = scratch.temporary().join("log").display().to_string();
+    let command = format!("log orders --file {file} --stay --timeout 3");
+    let first = Running::start(scratch.command(&command).stdin(Stdio::null()));
+    while !std::path::Path::new(&file).exists() {
+        std::thread::yield_now();
+    }
+    let refused = other.run(&command);
+    refused.expect_code(1);
+    assert_eq!(refused.errors.matches("another process has").count(), 2, "{}", refused.errors);
+    assert!(refused.errors.contains("waiting: "), "{}", refused.errors);
+    first.signal(Signal::TERM);
+    first.finish();
 }
 
 #[test]

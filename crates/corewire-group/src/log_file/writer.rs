@@ -2,9 +2,10 @@
 //! which that member has other things to do.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire::OsError;
 use corewire_os::process;
@@ -12,8 +13,13 @@ use corewire_os::process;
 use crate::error::GroupError;
 use crate::frame::Command;
 use crate::kept::Snapshot;
-use crate::log_file::{LogFile, LogFileError};
+use crate::log_file::{LogFile, LogFileError, Tell};
 use crate::replica::{Entry, Publication};
+
+/// How long there must be nothing to write before the header is brought to the disk, too.
+const SETTLES_AFTER: Duration = Duration::from_secs(1);
+/// How long a wait may last before it is reported.
+pub(crate) const SAYS_AFTER: Duration = Duration::from_secs(1);
 
 /// What is to be done, in this order.
 enum Job {
@@ -41,6 +47,7 @@ impl Writer {
     pub(crate) fn start(
         path: PathBuf,
         file: Option<LogFile>,
+        report: Arc<Tell>,
         tell: impl Fn(Done) + Send + 'static,
     ) -> Result<Self, GroupError> {
         let (jobs, given) = mpsc::channel();
@@ -48,7 +55,7 @@ impl Writer {
         let is_wanted = Arc::downgrade(&lives);
         let write = move || {
             process::block_all_signals();
-            if let Err(error) = write_all(&path, file, &given, &is_wanted, &tell) {
+            if let Err(error) = write_all(&path, file, &given, &is_wanted, (&*report, &tell)) {
                 tell(Err(error));
             }
         };
@@ -107,10 +114,19 @@ fn write_all(
     mut file: Option<LogFile>,
     jobs: &mpsc::Receiver<Job>,
     is_wanted: &Weak<()>,
-    tell: &impl Fn(Done),
+    (report, tell): (&Tell, &impl Fn(Done)),
 ) -> Result<(), LogFileError> {
     let mut done = 0;
-    while let Ok(first) = jobs.recv() {
+    loop {
+        let first = match (jobs.recv_timeout(SETTLES_AFTER), &mut file) {
+            (Ok(first), _) => first,
+            (Err(RecvTimeoutError::Timeout), Some(file)) => {
+                file.settle()?;
+                continue;
+            }
+            (Err(RecvTimeoutError::Timeout), None) => continue,
+            (Err(RecvTimeoutError::Disconnected), _) => break,
+        };
         let mut entries = Vec::new();
         // All that has come goes to the disk at once.
         for job in std::iter::once(first).chain(jobs.try_iter()) {
@@ -128,7 +144,7 @@ fn write_all(
                             if !has_it {
                                 // The lock goes with the last descriptor: so the old one is closed first.
                                 drop(file.take());
-                                let Some(begun) = begin(path, first, is_wanted)? else {
+                                let Some(begun) = begin(path, first, is_wanted, report)? else {
                                     return Ok(());
                                 };
                                 file = Some(begun);
@@ -136,7 +152,7 @@ fn write_all(
                         }
                         Job::Snapshot(snapshot) => {
                             if let Some(file) = &mut file {
-                                file.compact(snapshot)?;
+                                file.compact(snapshot, report)?;
                             }
                         }
                         Job::Entry(_) => {}
@@ -161,10 +177,21 @@ fn append(
 }
 
 /// Opens the file as soon as the acceptor before has given it up: it may be stopped, or make the file shorter. Nothing if nobody wants it any more.
-fn begin(path: &Path, first: u64, is_wanted: &Weak<()>) -> Result<Option<LogFile>, LogFileError> {
+fn begin(
+    path: &Path,
+    first: u64,
+    is_wanted: &Weak<()>,
+    report: &Tell,
+) -> Result<Option<LogFile>, LogFileError> {
+    let began = Instant::now();
+    let mut has_said = false;
     while is_wanted.strong_count() > 0 {
-        if let Some(file) = LogFile::begin_at(path, first)? {
+        if let Some(file) = LogFile::begin_at(path, first, report)? {
             return Ok(Some(file));
+        }
+        if !has_said && began.elapsed() > SAYS_AFTER {
+            has_said = true;
+            report(&format!("waiting: {}", LogFileError::InUse(path.to_owned())));
         }
         std::thread::park_timeout(Duration::from_millis(1));
     }
