@@ -12,15 +12,25 @@
 //!     the second part       the program's state
 //! ```
 //!
-//! A file is on its disk before it has its name, so a file that has its name is whole. Each is written by its rank alone.
+//! A file is on its disk before it has its name, so a file that has its name is whole. Until then it is called
+//! `.NAME.RANK.new.*`. Each is written by its rank alone, for this user only, in a directory that no other user may write.
+//!
+//! All ranks of a computation hold a lock of the kernel in the file `NAME.lock`, which they share: in it is which domain they
+//! are in. So a computation of the same name in another domain, such as another container, is refused as long as one
+//! process of the first one lives, also if that is stopped.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use corewire_os::locked::SharedLock;
+use corewire_os::process::effective_uid;
+use corewire_os::{random_u128, read_text};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +59,32 @@ pub enum CheckpointFileError {
     /// The file is not what was once written. Nothing was changed.
     #[error("{0:?} is damaged, or is not a checkpoint")]
     Damaged(PathBuf),
+    /// Processes of another domain have a computation of this name in the directory.
+    #[error(
+        "another domain has a computation {name:?} in {directory:?}: its processes hold the lock {lock:?}"
+    )]
+    InUse {
+        /// The computation.
+        name: String,
+        /// The directory.
+        directory: PathBuf,
+        /// The file with the lock.
+        lock: PathBuf,
+    },
+    /// Other users could read or replace what is in the directory.
+    #[error(
+        "{directory:?} belongs to user {owner} with mode {mode:o}: it must belong to this user ({user}), and no other one may write in it (chmod go-w)"
+    )]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Its mode.
+        mode: u32,
+        /// The user of this process.
+        user: u32,
+    },
     /// A checkpoint is missing that the state to restore needs.
     #[error(
         "a checkpoint of rank {rank} with number {line} or a higher one is missing in {directory:?}"
@@ -116,6 +152,35 @@ pub(super) struct Files {
     name: String,
     rank: usize,
     ranks: usize,
+    _lock: Arc<SharedLock>,
+}
+
+/// How long another process may be about to take or give up the lock.
+const LOCK_WITHIN: Duration = Duration::from_secs(10);
+
+/// Which domain this is, on which boot of which machine.
+fn words_of(domain: &Path) -> io::Result<String> {
+    let is = domain.metadata()?;
+    let boot = read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Ok(format!("{} {} {}\n", is.dev(), is.ino(), boot.trim()))
+}
+
+/// Opens a checkpoint; anything but a file is none.
+fn open_regular(path: &Path) -> Result<File, CheckpointFileError> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = match opened {
+        // A link.
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(CheckpointFileError::Damaged(path.to_owned()));
+        }
+        opened => opened.map_err(failed("read", path))?,
+    };
+    match file.metadata().map_err(failed("read", path))?.is_file() {
+        true => Ok(file),
+        false => Err(CheckpointFileError::Damaged(path.to_owned())),
+    }
 }
 
 fn failed<'a>(
@@ -137,15 +202,53 @@ fn checksum_of(length: &[u8], first: &[u8]) -> u32 {
 }
 
 impl Files {
-    /// Makes the directory if it does not exist.
+    /// Makes the directory, for this user only, if it does not exist. Takes the lock for a computation in the domain with
+    /// this runtime directory.
     pub(super) fn open(
         directory: &Path,
+        domain: &Path,
         name: &str,
         rank: usize,
         ranks: usize,
     ) -> Result<Self, CheckpointFileError> {
-        std::fs::create_dir_all(directory).map_err(failed("make", directory))?;
-        Ok(Self { directory: directory.to_owned(), name: name.to_owned(), rank, ranks })
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(failed("make", directory))?;
+        let is = directory.metadata().map_err(failed("find", directory))?;
+        let (owner, mode, user) = (is.uid(), is.mode() & 0o7777, effective_uid());
+        let directory = directory.to_owned();
+        if owner != user || mode & 0o022 != 0 {
+            return Err(CheckpointFileError::Directory { directory, owner, mode, user });
+        }
+        let lock = directory.join(format!("{name}.lock"));
+        let words = words_of(domain).map_err(failed("find", domain))?;
+        let taken = SharedLock::take(&lock, words.as_bytes(), Instant::now() + LOCK_WITHIN);
+        let name = name.to_owned();
+        let Some(taken) = taken.map_err(failed("lock", &lock))? else {
+            return Err(CheckpointFileError::InUse { name, directory, lock });
+        };
+        Ok(Self { directory, name, rank, ranks, _lock: Arc::new(taken) })
+    }
+
+    /// What the names of this rank's files begin with until they are whole.
+    fn prefix(&self) -> String {
+        format!(".{}.{}.new.", self.name, self.rank)
+    }
+
+    /// Removes what a process has left that ended while it wrote a checkpoint. Only the rank itself does this.
+    pub(super) fn sweep(&self) -> Result<(), CheckpointFileError> {
+        let failed = failed("list", &self.directory);
+        let (prefix, old) = (self.prefix(), format!("{}.{}.new", self.name, self.rank));
+        for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let is_its = name.as_encoded_bytes().starts_with(prefix.as_bytes())
+                || name.as_encoded_bytes() == old.as_bytes();
+            if is_its && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                // One that cannot be removed costs space, and nothing else.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
     }
 
     fn path(&self, rank: usize, number: u64) -> PathBuf {
@@ -206,7 +309,8 @@ impl Files {
 
     fn read(&self, number: u64) -> Result<Checkpoint, CheckpointFileError> {
         let path = self.path(self.rank, number);
-        let bytes = std::fs::read(&path).map_err(failed("read", &path))?;
+        let mut bytes = Vec::new();
+        open_regular(&path)?.read_to_end(&mut bytes).map_err(failed("read", &path))?;
         let (first, at) = self.first(&path, &bytes, self.rank)?;
         let sum = bytes.get(32..36).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
         if first.mark.number != number || sum != bytes.get(at..).map(crc32fast::hash) {
@@ -221,7 +325,7 @@ impl Files {
     fn first_of(&self, rank: usize, number: u64) -> Result<First, CheckpointFileError> {
         let path = self.path(rank, number);
         let failed = failed("read", &path);
-        let file = File::open(&path).map_err(failed)?;
+        let file = open_regular(&path)?;
         let mut bytes = vec![0; HEADER_BYTES];
         let length = file.metadata().map_err(failed)?.len();
         if length < HEADER_BYTES as u64 {
@@ -302,7 +406,9 @@ impl Files {
     /// machine.
     pub(super) fn write(&self, checkpoint: &Checkpoint) -> Result<(), CheckpointFileError> {
         let path = self.path(self.rank, checkpoint.mark.number);
-        let new = self.directory.join(format!("{}.{}.new", self.name, self.rank));
+        let random = random_u128()
+            .map_err(|error| failed("write", &path)(io::Error::from_raw_os_error(error.errno)))?;
+        let new = self.directory.join(format!("{}{:016x}", self.prefix(), random >> 64));
         let Checkpoint { mark, before, is_final, state } = checkpoint;
         let (mark, before, is_final) = (mark.clone(), *before, *is_final);
         let first = encode(&First { rank: self.rank, before, is_final, mark });
@@ -310,12 +416,23 @@ impl Files {
         let sums = [checksum_of(&length, &first), crc32fast::hash(state)].map(u32::to_le_bytes);
         let header = [MAGIC, &VERSION.to_le_bytes()[..], &sums[0], &length, &sums[1], &[0; 4]];
         let failed_to_write = failed("write", &new);
-        let mut file = File::create(&new).map_err(failed_to_write)?;
-        for part in [&header.concat(), &first, &checkpoint.state[..]] {
-            file.write_all(part).map_err(failed_to_write)?;
+        // What is at such a name, a link too, was put there by somebody else.
+        if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+            return Err(CheckpointFileError::Damaged(path));
         }
-        file.sync_all().map_err(failed_to_write)?;
-        std::fs::rename(&new, &path).map_err(failed("name", &path))?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&new);
+        let mut file = file.map_err(failed_to_write)?;
+        let parts = [&header.concat(), &first, &checkpoint.state[..]];
+        let written = parts.into_iter().try_for_each(|part| file.write_all(part));
+        let written = written.and_then(|()| file.sync_all());
+        let named = written
+            .map_err(failed_to_write)
+            .and_then(|()| std::fs::rename(&new, &path).map_err(failed("name", &path)));
+        if named.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        named?;
         sync_directory(&path).map_err(failed("write", &self.directory))?;
         self.remove_unneeded()
     }
@@ -371,14 +488,19 @@ mod tests {
             Self(std::env::temp_dir().join(name))
         }
 
+        fn open(&self, rank: usize, ranks: usize) -> Result<Files, CheckpointFileError> {
+            Files::open(&self.0, &std::env::temp_dir(), "heat", rank, ranks)
+        }
+
         fn files(&self, rank: usize) -> Files {
-            Files::open(&self.0, "heat", rank, 2).unwrap()
+            self.open(rank, 2).unwrap()
         }
 
         fn names(&self) -> Vec<String> {
             let entries = std::fs::read_dir(&self.0).unwrap();
             let mut names: Vec<String> =
                 entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.retain(|name| name != "heat.lock");
             names.sort();
             names
         }
@@ -462,8 +584,45 @@ mod tests {
             assert!(error.contains("heat.0.1"), "{error}");
         }
         std::fs::write(&path, &whole).unwrap();
-        let other = Files::open(&scratch.0, "heat", 0, 3).unwrap();
+        let other = scratch.open(0, 3).unwrap();
         let error = other.restore(1).unwrap_err();
         assert_eq!(error, CheckpointFileError::Ranks { path, found: 2, own: 3 });
+    }
+
+    #[test]
+    fn another_domain_other_users_and_links_are_kept_out() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let scratch = Scratch::new("kept-out");
+        let files = scratch.files(0);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&scratch.0), 0o700);
+        let (other, lock) = (Path::new("/"), scratch.0.join("heat.lock"));
+        let refused = Files::open(&scratch.0, other, "heat", 1, 2).unwrap_err();
+        assert!(
+            refused.to_string().contains("another domain has a computation \"heat\""),
+            "{refused}"
+        );
+        // One of another name, or of the same domain.
+        Files::open(&scratch.0, other, "cold", 1, 2).unwrap();
+        scratch.files(1).write(&checkpoint(1)).unwrap();
+        assert_eq!((mode(&scratch.0.join("heat.1.1")), mode(&lock)), (0o600, 0o600));
+        // Links are not followed, neither by those that write nor by those that read.
+        let target = scratch.0.join("target");
+        std::fs::write(&target, "theirs").unwrap();
+        symlink(&target, scratch.0.join("heat.0.new")).unwrap();
+        symlink(&target, scratch.0.join("heat.0.7")).unwrap();
+        std::fs::write(scratch.0.join(".heat.0.new.12"), "half").unwrap();
+        files.sweep().unwrap();
+        assert!(!scratch.0.join(".heat.0.new.12").exists());
+        let refused = [files.write(&checkpoint(7)).map(drop), files.has_finished(0).map(drop)];
+        for refused in refused {
+            assert_eq!(refused, Err(CheckpointFileError::Damaged(scratch.0.join("heat.0.7"))));
+        }
+        files.write(&checkpoint(8)).unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "theirs");
+        drop(files);
+        std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = scratch.open(0, 2).unwrap_err().to_string();
+        assert!(refused.contains("with mode 777"), "{refused}");
     }
 }

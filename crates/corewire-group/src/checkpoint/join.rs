@@ -120,7 +120,13 @@ impl ComputationBuilder {
         if self.rank >= self.ranks {
             return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
-        let files = Files::open(&self.directory, &self.name, self.rank, self.ranks)?;
+        let files = Files::open(
+            &self.directory,
+            self.domain.directory(),
+            &self.name,
+            self.rank,
+            self.ranks,
+        )?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         loop {
@@ -149,6 +155,7 @@ impl ComputationBuilder {
             other => other?,
         };
         let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
+        files.sweep()?;
         let (directory, newest) = (files.directory()?, files.newest()?);
         let hello = Hello { ranks: self.ranks, directory, life, newest };
         let others = (0..self.ranks).map(|_| Other::default()).collect();

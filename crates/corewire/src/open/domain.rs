@@ -92,6 +92,21 @@ impl Domain {
         EndpointBuilder::new(self, name)
     }
 
+    /// Its runtime directory: all processes of the domain have the same one.
+    ///
+    /// ```
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-directory-{}", std::process::id()));
+    /// let domain = corewire::Domain::open_at(&directory)?;
+    /// assert_eq!(domain.directory(), directory);
+    /// # drop(domain);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.inner.directory.path()
+    }
+
     /// Lists the names of the existing endpoints, in order, like [`channels`](Self::channels). A guest sees none.
     ///
     /// # Errors
