@@ -17,7 +17,7 @@ SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test quick bench study model model-quick explore sim groups kill miri torture torture-long hostile fuzz doc lint
+.PHONY: help setup run test quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -84,6 +84,10 @@ miri: setup ## layout, rings and published rings under Miri (needs a nightly too
 
 torture: setup ## real processes killed at random (KILLS=5000) and stopped for 10 and 60 s, and forced sleeps
 	scripts/torture $(KILLS)
+
+torture-stops: setup ## 1,000 kills and 300 stops of 1 to 60 s in eight groups at a time, with joins and leaves (minutes)
+	COREWIRE_TORTURE_GROUPS=8 COREWIRE_TORTURE_KILLS=1000 COREWIRE_TORTURE_STOPS=300 COREWIRE_TORTURE_STOP_MS=60000 \
+		cargo test --release --locked -p corewire-group --test stops -- --nocapture
 
 torture-long: setup ## the same again and again, each time from another seed (ROUNDS=10; hours)
 	scripts/torture $(KILLS) $(ROUNDS)
