@@ -129,6 +129,7 @@ impl World {
         let raw = self.ask(row, reservation);
         let own = ByHand::answer(&raw);
         assert!(raw.say(&Frame::Done, &[]));
+        assert!(matches!(raw.hear(), Some((Frame::Linked, _))));
         (raw, own)
     }
 

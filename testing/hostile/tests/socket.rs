@@ -70,6 +70,7 @@ fn every_kind() -> Vec<Frame> {
         Frame::Connect { name: name() },
         Frame::Observed { count: 3, joining: vec![7] },
         Frame::ObservedEndpoint,
+        Frame::Linked,
         Frame::Rows(vec![0, 1, 2]),
         Frame::Leave,
         Frame::Ring,

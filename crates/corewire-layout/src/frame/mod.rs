@@ -28,6 +28,7 @@
 //! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row`, by my reservation `reservation` |
 //! | `Paired` | endpoint, endpoint | the same | I can connect: you are my row `row`, by my reservation `reservation` |
 //! | `Done` | endpoint, endpoint | | after `Paired`: I have connected |
+//! | `Linked` | endpoint, endpoint | | after `Done`: so have I |
 //! | `Connect` | client, listener | | hand this connection to the listener `name` |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
@@ -236,6 +237,8 @@ pub enum Frame {
         /// The incarnation of the answering endpoint.
         incarnation: u128,
     },
+    /// The answer to a `Done` of a requester that has connected with an endpoint: it has done so, too.
+    Linked,
     /// A request to hand this connection to a listener.
     Connect {
         /// The listener.

@@ -71,6 +71,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         (any::<u32>(), proptest::collection::vec(any::<u32>(), 0..=JOINING_MAX))
             .prop_map(|(count, joining)| Frame::Observed { count, joining }),
         Just(Frame::ObservedEndpoint),
+        Just(Frame::Linked),
         (names(), any::<(u32, u64, u128, u128)>()).prop_map(
             |(name, (row, reservation, incarnation, target))| {
                 Frame::Pair { name, row, reservation, incarnation, target }

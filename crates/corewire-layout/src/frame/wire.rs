@@ -195,6 +195,7 @@ impl Frame {
             19 => Self::Paired { row: small("row", a)?, reservation: b, incarnation: id },
             20 => Self::ObservedEndpoint,
             21 => Self::Connect { name: raw.name()? },
+            22 => Self::Linked,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -222,6 +223,7 @@ impl Frame {
             Self::Paired { .. } => 19,
             Self::ObservedEndpoint => 20,
             Self::Connect { .. } => 21,
+            Self::Linked => 22,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The handshake between two endpoints.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use corewire_layout::endpoint::EndpointHeader;
 use corewire_layout::frame::{Frame, Reason};
@@ -17,7 +18,7 @@ use corewire_transfer::Remote;
 
 use super::rows::{Begun, Heard, Reservation, Unavailable};
 use super::{End, EndpointControl, Introduction, Linked, State, Unfit};
-use crate::control::attach::{answer, ask, connect_to};
+use crate::control::attach::{ANSWER_TIMEOUT, answer, ask, connect_to};
 use crate::control::hub::{Failures, Token};
 use crate::error::{ConnectError, JoinError};
 use crate::guard::lock;
@@ -60,7 +61,10 @@ impl EndpointControl {
         let mut tries = 0;
         loop {
             let error = match self.link_with_that(name, &record) {
-                Ok(row) => return Ok(row),
+                Ok(row) => {
+                    self.wait_until_known(row);
+                    return Ok(row);
+                }
                 Err(Unlinked::Failed(error @ ConnectError::NotFound(_))) => error,
                 Err(Unlinked::Failed(error)) => return Err(error),
                 Err(Unlinked::Stale) if tries < TRIES_MAX => {
@@ -75,6 +79,21 @@ impl EndpointControl {
                 return Err(error);
             }
             record = next;
+        }
+    }
+
+    /// Waits until the peer of `row` has said that it is linked, too, so that it finds what is sent to it from now on. If it
+    /// is stopped, not for long: it links when it continues.
+    fn wait_until_known(&self, row: u32) {
+        let until = Instant::now() + ANSWER_TIMEOUT;
+        let mut state = lock(&self.state);
+        while state.rows.linked(row).is_some_and(|(_, linked)| !linked.knows) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.answered.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -252,7 +271,10 @@ impl EndpointControl {
     pub(super) fn confirm(&self, mut state: MutexGuard<'_, State>, row: u32, token: Token) {
         let Some((own, theirs, socket, request)) = state.rows.confirm(row, token) else { return };
         match self.meet(&mut state, own, &socket, request) {
-            Ok(met) => self.link(state, own, theirs, (token, &socket), met),
+            Ok(met) => {
+                self.link(state, own, theirs, (token, &socket), met);
+                self.acknowledge(&mut lock(&self.state), own.row, &socket);
+            }
             Err(_) => {
                 // The hang-up tells the peer.
                 self.unwatch(&mut state, token, &socket);
@@ -296,7 +318,8 @@ impl EndpointControl {
         let life_token = self.watch(state, own.row, &life)?;
         let remote = Remote::new(seen_pid, header.incarnation).with_life(life.clone());
         let (name, pid, unread) = (header.name.clone(), header.pid, Failures::default());
-        let linked = Linked { life, life_token, unread, bell, name, pid, seen_pid };
+        let knows = false;
+        let linked = Linked { life, life_token, unread, bell, knows, name, pid, seen_pid };
         let fence_mode = header.fence_mode;
         let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
         Ok(Some((linked, PeerLink::Came { row: own.row, name: header.name, parts, remote })))

@@ -15,7 +15,7 @@ mod rows;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use corewire_endpoint::Peer;
@@ -58,6 +58,8 @@ pub(crate) struct EndpointControl {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
+    /// A peer has said that it is linked, or has gone.
+    answered: Condvar,
 }
 
 /// Maximum number of frames that are read from one socket per event.
@@ -78,6 +80,8 @@ struct Linked {
     life_token: Token,
     unread: Failures,
     bell: Bell,
+    /// It is linked with this endpoint, too.
+    knows: bool,
     /// Its name, for display.
     name: ChannelName,
     /// The number of its process there, for display, and here.
@@ -178,6 +182,7 @@ impl EndpointControl {
             linux: Linux::get(),
             domain,
             state: Mutex::new(state),
+            answered: Condvar::new(),
         });
         let in_child: Weak<dyn InChild> = control.this.clone();
         corewire_os::fork::tell_in_child(in_child);
@@ -228,6 +233,7 @@ impl EndpointControl {
         for (token, socket) in &sockets {
             self.unwatch(state, *token, socket);
         }
+        self.answered.notify_all();
         let how = end.how();
         state.changes.push(PeerLink::Gone { row, how, is_closed: matches!(end, End::Closed) });
         true
@@ -246,8 +252,8 @@ impl EndpointControl {
         for _ in 0..FRAMES_PER_TURN {
             match socket.receive() {
                 Ok((Frame::Leave, _)) => return Some(End::Closed),
-                // Both endpoints had asked: the link has this socket, too.
-                Ok((Frame::Done, _)) => {}
+                Ok((Frame::Done, _)) => self.acknowledge(state, row, socket),
+                Ok((Frame::Linked, _)) => self.is_known(state, row),
                 Err(ReceiveError::Nothing) => return None,
                 // A failed call says nothing about the peer: a frame that it sent is still there.
                 Err(ReceiveError::Os(_))
@@ -259,6 +265,21 @@ impl EndpointControl {
             }
         }
         None
+    }
+
+    /// The peer is linked, too: it will find what is sent to it now.
+    fn is_known(&self, state: &mut State, row: u32) {
+        if let Some(linked) = state.rows.linked_mut(row) {
+            linked.knows = true;
+            self.answered.notify_all();
+        }
+    }
+
+    /// Tells a requester that has linked that this endpoint has done so, too.
+    fn acknowledge(&self, state: &mut State, row: u32, socket: &Socket) {
+        self.is_known(state, row);
+        // If it does not get through, the requester waits in vain, and goes on.
+        let _ = socket.send(&Frame::Linked, &[]);
     }
 
     /// A socket of a link has ended. Returns [`End::HungUp`] if it was the last one and its peer's process lives.
@@ -362,6 +383,7 @@ impl EndpointHalf for EndpointControl {
             claim.release(&self.domain.directory);
         }
         let Closed { watched, links, unwatched } = state.rows.close();
+        self.answered.notify_all();
         unwatched.iter().for_each(|socket| socket.hang_up());
         for (token, socket) in watched {
             self.unwatch(&mut state, token, &socket);

@@ -6,7 +6,7 @@
 //! | 1 | reserves a row ([`Rows::begin`]), sends `Pair` | |
 //! | 2 | | reserves a row ([`Rows::request`]), answers `Paired` ([`Rows::answered`]) |
 //! | 3 | links ([`Rows::hear`], [`Rows::link`]), sends `Done` | |
-//! | 4 | | links ([`Rows::confirm`], [`Rows::link`]) |
+//! | 4 | | links ([`Rows::confirm`], [`Rows::link`]), sends `Linked`, which the caller waits for |
 //!
 //! A requester that gives up before step 3 is never linked: its socket closes without `Done`, and nobody hears of it.
 //! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets.
@@ -331,6 +331,13 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
                 requests.iter().find(|(other, ..)| *other == token).map(|(_, socket, _)| socket)
             }
             Phase::Linked { .. } | Phase::Gone { .. } => None,
+        }
+    }
+
+    pub(super) fn linked_mut(&mut self, row: u32) -> Option<&mut L> {
+        match &mut self.rows.get_mut(&row)?.phase {
+            Phase::Linked { link, .. } => Some(link),
+            _ => None,
         }
     }
 
