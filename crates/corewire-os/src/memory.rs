@@ -443,8 +443,14 @@ impl RowTable {
     /// [`OsError`] if the kernel refuses; the row then contains zeroes, or what it contained before.
     pub fn place(&self, row: u32, segment: &Segment) -> Result<(), OsError> {
         let at = self.page(row)?;
+        // Of a shorter one the page could not be read; of one with larger pages, more than this row would be mapped.
+        if segment.bytes() != PAGE_BYTES as u64 {
+            let what = format!("map a receiver's segment of {} bytes", segment.bytes());
+            return Err(OsError::new(what, Errno::INVAL));
+        }
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the page belongs to this table; a reader finds the old or the new page.
+        // SAFETY: the page belongs to this table, and the segment has just this page; a reader finds the old or the new
+        // page.
         let done = unsafe { rustix::mm::mmap(at, PAGE_BYTES, ProtFlags::READ, flags, segment, 0) };
         done.doing("map a receiver's segment").map(drop)
     }

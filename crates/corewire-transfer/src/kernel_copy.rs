@@ -163,7 +163,8 @@ impl Remote {
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, a local.
         let found = unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
-        found > 0
+        // Another answer than that it is readable says that the call failed, not that the process has ended.
+        found > 0 && poll.revents & libc::POLLIN != 0
     }
 
     /// Copies `bytes` bytes of its memory, from byte `from` of `source` on, to byte `from` of `target`. `cookie` is where its
