@@ -61,7 +61,7 @@ impl SharedLock {
                 return Ok((found.get(..count) == Some(words)).then_some(Self { _file: file }));
             }
             if Instant::now() >= deadline {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(Errno::TIMEDOUT.into());
             }
             drop(file);
             std::thread::park_timeout(Duration::from_millis(1));
@@ -103,7 +103,7 @@ impl LockedFile {
         let mode = Mode::RUSR | Mode::WUSR;
         let file = Self(Descriptor::make(|| open(path, always | flags, mode))?);
         if FileType::from_raw_mode(file.stat()?.st_mode) != FileType::RegularFile {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(Errno::INVAL.into());
         }
         Ok(file)
     }

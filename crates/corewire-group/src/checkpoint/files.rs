@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use super::part::{Mark, recovery_line};
 use crate::frame::{Command, decode, encode};
-use crate::log_file::sync_directory;
+use crate::log_file::{is_random, sync_directory};
 
 const MAGIC: &[u8; 16] = b"a checkpoint\0\0\0\0";
 const VERSION: u32 = 1;
@@ -210,6 +210,7 @@ impl Files {
         name: &str,
         rank: usize,
         ranks: usize,
+        until: Option<Instant>,
     ) -> Result<Self, CheckpointFileError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(failed("make", directory))?;
@@ -221,7 +222,9 @@ impl Files {
         }
         let lock = directory.join(format!("{name}.lock"));
         let words = words_of(domain).map_err(failed("find", domain))?;
-        let taken = SharedLock::take(&lock, words.as_bytes(), Instant::now() + LOCK_WITHIN);
+        let within = Instant::now() + LOCK_WITHIN;
+        let until = until.map_or(within, |until| until.min(within));
+        let taken = SharedLock::take(&lock, words.as_bytes(), until);
         let name = name.to_owned();
         let Some(taken) = taken.map_err(failed("lock", &lock))? else {
             return Err(CheckpointFileError::InUse { name, directory, lock });
@@ -241,8 +244,8 @@ impl Files {
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            let is_its = name.as_encoded_bytes().starts_with(prefix.as_bytes())
-                || name.as_encoded_bytes() == old.as_bytes();
+            let rest = name.as_encoded_bytes().strip_prefix(prefix.as_bytes());
+            let is_its = rest.is_some_and(is_random) || name.as_encoded_bytes() == old.as_bytes();
             if is_its && entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 // One that cannot be removed costs space, and nothing else.
                 let _ = std::fs::remove_file(entry.path());
@@ -489,7 +492,7 @@ mod tests {
         }
 
         fn open(&self, rank: usize, ranks: usize) -> Result<Files, CheckpointFileError> {
-            Files::open(&self.0, &std::env::temp_dir(), "heat", rank, ranks)
+            Files::open(&self.0, &std::env::temp_dir(), "heat", rank, ranks, None)
         }
 
         fn files(&self, rank: usize) -> Files {
@@ -597,13 +600,13 @@ mod tests {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&scratch.0), 0o700);
         let (other, lock) = (Path::new("/"), scratch.0.join("heat.lock"));
-        let refused = Files::open(&scratch.0, other, "heat", 1, 2).unwrap_err();
+        let refused = Files::open(&scratch.0, other, "heat", 1, 2, None).unwrap_err();
         assert!(
             refused.to_string().contains("another domain has a computation \"heat\""),
             "{refused}"
         );
         // One of another name, or of the same domain.
-        Files::open(&scratch.0, other, "cold", 1, 2).unwrap();
+        Files::open(&scratch.0, other, "cold", 1, 2, None).unwrap();
         scratch.files(1).write(&checkpoint(1)).unwrap();
         assert_eq!((mode(&scratch.0.join("heat.1.1")), mode(&lock)), (0o600, 0o600));
         // Links are not followed, neither by those that write nor by those that read.
@@ -611,9 +614,10 @@ mod tests {
         std::fs::write(&target, "theirs").unwrap();
         symlink(&target, scratch.0.join("heat.0.new")).unwrap();
         symlink(&target, scratch.0.join("heat.0.7")).unwrap();
-        std::fs::write(scratch.0.join(".heat.0.new.12"), "half").unwrap();
+        let half = scratch.0.join(".heat.0.new.0123456789abcdef");
+        std::fs::write(&half, "half").unwrap();
         files.sweep().unwrap();
-        assert!(!scratch.0.join(".heat.0.new.12").exists());
+        assert!(!half.exists());
         let refused = [files.write(&checkpoint(7)).map(drop), files.has_finished(0).map(drop)];
         for refused in refused {
             assert_eq!(refused, Err(CheckpointFileError::Damaged(scratch.0.join("heat.0.7"))));

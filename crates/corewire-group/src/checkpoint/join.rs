@@ -120,15 +120,16 @@ impl ComputationBuilder {
         if self.rank >= self.ranks {
             return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
+        let deadline =
+            self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         let files = Files::open(
             &self.directory,
             self.domain.directory(),
             &self.name,
             self.rank,
             self.ranks,
+            deadline.map(|(at, _)| at),
         )?;
-        let deadline =
-            self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         loop {
             let meeting = self.meeting(&files)?;
             if let Some(last) = files.finished()? {

@@ -106,15 +106,17 @@ impl Beginning {
         }
         let whole = both.iter().filter_map(Header::parse).max_by_key(|header| header.number);
         let is_log = |header: &[u8; HEADER_BYTES]| header.starts_with(MAGIC);
+        let old = Header::parse_old(&both[0]);
+        let is_old = is_log(&both[0]) && word(&both[0], 16) == 1;
+        if let Some(header) = old.filter(|_| is_old && counts[0] >= OLD_HEADER_BYTES) {
+            // Of that version, whatever its records contain where the second header would be.
+            return Ok(Self::Old(header));
+        }
         Ok(match (whole, both.iter().find(|header| is_log(header))) {
             (Some(header), _) => Self::Log(header),
             (None, _) if counts[0] == 0 => Self::Empty,
             (None, None) => Self::Other,
             (None, Some(header)) => match word(header, 16) {
-                1 if counts[0] >= OLD_HEADER_BYTES => match Header::parse_old(&both[0]) {
-                    Some(header) => Self::Old(header),
-                    None => Self::Damaged,
-                },
                 1 | VERSION => Self::Damaged,
                 // A damaged number of the version, or a later one: nothing is changed.
                 other => Self::Version(other),
@@ -156,21 +158,25 @@ impl Marks {
         };
         let Ok(bytes) = usize::try_from(padded) else { return Ok(None) };
         content.clear();
-        content.resize(bytes, 0);
-        reader.read_exact(content)?;
+        // As much as there is: a damaged length allocates no more than the file has.
+        if reader.by_ref().take(padded).read_to_end(content)? < bytes {
+            return Ok(None);
+        }
         content.truncate(usize::try_from(length).unwrap_or(bytes));
         let sum = checksum(self.seed, &[&header[8..], content]);
         let is_whole = sum == word(&header, 4);
         Ok(is_whole.then_some((RECORD_HEADER_BYTES as u64 + padded, synced)))
     }
 
-    /// The next place from `at` on, before `end`, at which a whole record is; with what it says was on the disk.
+    /// The next place from `at` on, before `end`, at which a whole record is that says of what was on the disk what is
+    /// `wanted`.
     pub(super) fn find(
         self,
         file: &LockedFile,
         at: u64,
         end: u64,
-    ) -> io::Result<Option<(u64, u64)>> {
+        wanted: impl Fn(u64) -> bool,
+    ) -> io::Result<Option<u64>> {
         let mut words = BufReader::with_capacity(1 << 20, At { file, at });
         let mut bytes = Vec::new();
         for place in (at..end).step_by(8) {
@@ -182,8 +188,8 @@ impl Marks {
                 continue;
             }
             let record = self.read(&mut At { file, at: place }, end - place, &mut bytes)?;
-            if let Some((_, synced)) = record {
-                return Ok(Some((place, synced)));
+            if record.is_some_and(|(_, synced)| wanted(synced)) {
+                return Ok(Some(place));
             }
         }
         Ok(None)

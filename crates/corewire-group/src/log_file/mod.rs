@@ -54,6 +54,7 @@ use serde::{Deserialize, Serialize};
 
 use self::format::{At, Beginning, Content, Header, VERSION};
 use self::new::New;
+pub(crate) use self::new::is_random;
 pub use self::salvage::{Salvaged, salvage_log};
 use crate::frame::Command;
 use crate::kept::Snapshot;
@@ -209,7 +210,7 @@ impl LogFile {
     /// Opens a log, or makes an empty one, and reads it. `None` if another process has it.
     pub(crate) fn load(path: &Path, tell: &Tell) -> Result<Option<(Self, Contents)>, LogFileError> {
         let mut contents = Contents::default();
-        let opened = Self::open(path, tell, |_, content| match content {
+        let opened = Self::open(path, true, tell, |_, content| match content {
             Content::Snapshot(snapshot) => contents.snapshot = Some(snapshot),
             Content::Entry(_, entry) => contents.entries.push(entry),
         });
@@ -222,10 +223,9 @@ impl LogFile {
         next: u64,
         tell: &Tell,
     ) -> Result<Option<Self>, LogFileError> {
-        if next > 0 && !path.exists() {
-            return Err(LogFileError::Replaced(path.to_owned()));
-        }
-        let Some(mut file) = Self::open(path, tell, |_, _| {})? else { return Ok(None) };
+        // One that is gone is not made again, but by the acceptor of the first entry.
+        let makes = next == 0;
+        let Some(mut file) = Self::open(path, makes, tell, |_, _| {})? else { return Ok(None) };
         let mut cut = None;
         if file.next > next {
             file.read(|at, content| match content {
@@ -246,6 +246,7 @@ impl LogFile {
 
     fn open(
         path: &Path,
+        makes: bool,
         tell: &Tell,
         each: impl FnMut(u64, Content),
     ) -> Result<Option<Self>, LogFileError> {
@@ -253,7 +254,10 @@ impl LogFile {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
             Err(LogFileError::Os { errno, .. }) if errno == Errno::NOENT.raw_os_error() => {
-                return New::begin(path, None)?.finish(false);
+                return match makes {
+                    true => New::begin(path, None)?.finish(false),
+                    false => Err(LogFileError::Replaced(path.to_owned())),
+                };
             }
             Err(error) => return Err(error),
         };
@@ -317,15 +321,9 @@ impl LogFile {
 
     /// Whether a record behind this place says that the file was on its disk beyond it.
     fn was_synced_beyond(&self, at: u64, end: u64) -> Result<bool, LogFileError> {
-        let mut place = at;
-        let find = |place| self.header.marks.find(&self.file, place, end);
-        while let Some((found, synced)) = find(place).map_err(failed("read", &self.path))? {
-            if synced > at {
-                return Ok(true);
-            }
-            place = found + 8;
-        }
-        Ok(false)
+        let says_so = |synced| synced > at;
+        let found = self.header.marks.find(&self.file, at, end, says_so);
+        Ok(found.map_err(failed("read", &self.path))?.is_some())
     }
 
     /// Cuts off what is behind this place, which nobody was told of: `what`. Keeps it beside the file.
@@ -337,11 +335,6 @@ impl LogFile {
                 Some(kept) => format!("is kept in {}", kept.display()),
                 None => "was only zeros".to_owned(),
             };
-            let bytes = end - length;
-            tell(&format!(
-                "cut {bytes} bytes off {} from byte {length} on: {what} {kept}",
-                self.path.display()
-            ));
             let failed = failed("cut", &self.path);
             if self.header.synced > length {
                 // Else the cut would look like damage if the machine failed now.
@@ -350,6 +343,11 @@ impl LogFile {
             }
             self.file.set_length(length).map_err(failed)?;
             self.file.sync_data().map_err(failed)?;
+            let bytes = end - length;
+            tell(&format!(
+                "cut {bytes} bytes off {} from byte {length} on: {what} {kept}",
+                self.path.display()
+            ));
         }
         self.length = length;
         Ok(())
@@ -486,9 +484,12 @@ impl LogFile {
             }
         })?;
         written?;
-        match new.finish(true)? {
-            Some(file) => *self = file,
-            None => return Err(LogFileError::InUse(self.path.clone())),
+        // Another file that somebody has put there meanwhile is not this group's.
+        if !self.file.is_at(&self.path).map_err(failed("find", &self.path))? {
+            return Err(LogFileError::Replaced(self.path.clone()));
+        }
+        if let Some(file) = new.finish(true)? {
+            *self = file;
         }
         Ok(())
     }

@@ -42,12 +42,19 @@ fn prefix_of(path: &Path) -> OsString {
     prefix
 }
 
+/// Whether this is what a random number makes of a name.
+pub(crate) fn is_random(rest: &[u8]) -> bool {
+    rest.len() == 16 && rest.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// Removes what processes have left that ended while they wrote one. Only who has the log's lock does this.
 pub(super) fn sweep(path: &Path) {
     let prefix = prefix_of(path);
     let Ok(entries) = fs::read_dir(directory_of(path)) else { return };
     for entry in entries.flatten() {
-        let is_its = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        let name = entry.file_name();
+        let rest = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let is_its = rest.is_some_and(is_random);
         if is_its && entry.file_type().is_ok_and(|kind| kind.is_file()) {
             // One that cannot be removed costs space, and nothing else.
             let _ = fs::remove_file(entry.path());

@@ -57,11 +57,16 @@ pub fn salvage_log(from: &Path, to: &Path) -> Result<Salvaged, LogFileError> {
     let (mut new, mut salvaged) = (New::begin(to, None)?, Salvaged::default());
     let (mut at, mut expected, mut next) = (header.first, 0, 0);
     let mut bytes = Vec::new();
-    while let Some((place, _)) = header.marks.find(&file, at, end).map_err(failed_to_read)? {
-        salvaged.skipped_bytes += place - at;
-        let record = header.marks.read(&mut At { file: &file, at: place }, end - place, &mut bytes);
-        let Some((length, _)) = record.map_err(failed_to_read)? else { break };
-        at = place + length;
+    while at < end {
+        let record = header.marks.read(&mut At { file: &file, at }, end - at, &mut bytes);
+        let Some((length, _)) = record.map_err(failed_to_read)? else {
+            let next = header.marks.find(&file, at, end, |_| true).map_err(failed_to_read)?;
+            let Some(place) = next else { break };
+            salvaged.skipped_bytes += place - at;
+            at = place;
+            continue;
+        };
+        at += length;
         match postcard::from_bytes(&bytes) {
             Ok(Content::Snapshot(snapshot)) if expected == 0 && next == 0 => {
                 (expected, next) = (snapshot.next, snapshot.next);
