@@ -28,7 +28,7 @@ use crate::kept::Kept;
 use crate::log_file::writer::{Done, Writer};
 use crate::log_file::{Contents, FileId, LogFile, LogFileError, Tell};
 use crate::member::{MEMBERS_MAX, Member};
-use crate::replica::{Input, Output, Publication, Replica};
+use crate::replica::{Input, Output, Publication, Replica, WAITS};
 
 /// How long a view may be on its way from a living member to this one.
 const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
@@ -36,6 +36,8 @@ const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
 /// vain. Each member waits a bit longer than another one, so that they do not all propose at the same time.
 const LATE_AFTER: Duration = Duration::from_millis(200);
 const LATE_AFTER_MAX: Duration = Duration::from_millis(500);
+/// How long a proposer that has a majority waits for the leader's answer.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(60);
 /// Frames that one turn takes from each source, so that all get their turn.
 const FRAMES_PER_TURN: usize = 256;
 
@@ -78,6 +80,16 @@ enum Answer {
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
     /// How far the file is written, as this writer says.
     Written(u64, Done),
+}
+
+/// Something that a member waits for.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    /// As long as the replica says the same, nothing of it has come.
+    same: (u64, u64, u32),
+    /// When it is late, and how long was waited for that.
+    at: Instant,
+    after: Duration,
 }
 
 /// What waits until it can be published.
@@ -150,8 +162,8 @@ pub(crate) struct Engine {
     frame: Vec<u8>,
     /// Since when it has known of no view of which a majority lives.
     minority_since: Option<Instant>,
-    /// What it waits for, when that is late, and how long it waits then.
-    waits: Option<((u64, u64), Instant, Duration)>,
+    /// What it waits for.
+    waits: [Option<Waiting>; WAITS],
     /// Something has happened.
     has_news: bool,
     /// What this member cannot go on after.
@@ -233,7 +245,7 @@ impl Engine {
             places: BTreeMap::new(),
             own_count: 0,
             frame: Vec::new(),
-            waits: None,
+            waits: [None; WAITS],
             has_news: false,
         }
     }
@@ -315,6 +327,8 @@ impl Engine {
     fn end_writing(&mut self) {
         if let Some(writer) = self.writer.take() {
             let written = writer.done();
+            // What it still says is about what nobody waits for.
+            self.writers += 1;
             self.unpublished.retain(|one| one.after <= written);
             // The next writer counts from the beginning.
             self.unpublished.iter_mut().for_each(|one| one.after = 0);
@@ -423,24 +437,33 @@ impl Engine {
         Ok(has_heard || has_read || has_answers || is_late || has_sent)
     }
 
-    /// Tells the replica if what it waits for has not come for a while. That is no sign of a death: only the kernel knows.
+    /// Tells the replica if something that it waits for has not come for a while. That is no sign of a death: only the
+    /// kernel knows.
     fn check_late(&mut self) -> bool {
-        let Some(what) = self.replica.waits() else {
-            self.waits = None;
-            return false;
-        };
         let now = Instant::now();
-        let (is_late, after) = match self.waits {
-            Some((same, at, after)) if same == what => {
-                if now < at {
-                    return false;
-                }
-                (true, (2 * after).min(LATE_AFTER_MAX))
-            }
-            _ => (false, LATE_AFTER),
-        };
         let apart = Duration::from_millis(25 * u64::from(self.me.place % 8));
-        self.waits = Some((what, now + after + apart, after));
+        let mut is_late = false;
+        let waits = self.replica.waits();
+        for (index, (what, wait)) in waits.into_iter().zip(&mut self.waits).enumerate() {
+            let Some(what) = what else {
+                *wait = None;
+                continue;
+            };
+            let (first, apart) = match index {
+                // Shorter than any other one: those who have promised let it come to an end.
+                0 => (ANSWERS_WITHIN, Duration::ZERO),
+                _ => (LATE_AFTER, apart),
+            };
+            let after = match *wait {
+                Some(Waiting { same, at, .. }) if same == what && now < at => continue,
+                Some(Waiting { same, after, .. }) if same == what => {
+                    is_late = true;
+                    (2 * after).min(LATE_AFTER_MAX)
+                }
+                _ => first,
+            };
+            *wait = Some(Waiting { same: what, at: now + after + apart, after });
+        }
         if is_late {
             self.handle(Input::Late);
         }
@@ -823,9 +846,15 @@ impl Engine {
             while let Some(frame) = queue.front() {
                 match self.endpoint.try_send(peer, FRAME_TAG, frame) {
                     Ok(()) => _ = queue.pop_front(),
-                    Err(MessageError::Full { .. }) => break,
                     // Its end is reported by an event.
-                    Err(_) => queue.clear(),
+                    Err(
+                        MessageError::PeerDied { .. }
+                        | MessageError::PeerLeft { .. }
+                        | MessageError::PeerCutOff { .. }
+                        | MessageError::UnknownPeer,
+                    ) => queue.clear(),
+                    // There is no room now, or no memory: nothing may be left out.
+                    Err(_) => break,
                 }
                 has_any = true;
             }

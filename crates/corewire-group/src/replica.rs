@@ -12,6 +12,9 @@ use crate::member::{Member, View};
 /// Entries that a message to a member which is behind has at most.
 const ENTRIES_PER_MESSAGE: usize = 64;
 
+/// How many things a member may wait for: the last answers to its proposal, its own commands, and a change.
+pub(crate) const WAITS: usize = 3;
+
 /// A command with who has asked for it. A member's own commands are numbered from 1.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry<C> {
@@ -153,6 +156,9 @@ pub struct Replica<C> {
     // The next view.
     vote: Vote,
     proposal: Option<Proposal>,
+    /// It has chosen a view in which another member takes the part of an acceptor that lives: nothing more is decided before
+    /// the next view.
+    rests: bool,
     /// Whose higher ballot was met.
     yields_to: Option<Ballot>,
     /// Words about views that follow a view that has not come yet.
@@ -237,6 +243,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             wants_to_lead: false,
             vote: Vote::default(),
             proposal: None,
+            rests: false,
             yields_to: None,
             early: Vec::new(),
             kept: Kept::default(),
@@ -423,9 +430,16 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Message::Ask(entry) => self.place(&entry, out),
             Message::Accept(view, place, entry) => self.accept(from, view, place, entry, out),
             Message::Next(number, word) => self.agree(from, number, word, out),
+            // The leader has begun.
+            Message::Decided(view) if view.number == self.view.number => {
+                if from == self.view.leader && from != self.me {
+                    self.ask_again(out);
+                }
+            }
             Message::Decided(view) => self.adopt(view, out),
             Message::Known(number) => {
-                if number < self.view.number && !self.rules.keeps_views_secret() {
+                let is_for_it = number > 0 || self.view.has(from);
+                if number < self.view.number && is_for_it && !self.rules.keeps_views_secret() {
                     self.tell_view(from, out);
                 } else if number > self.view.number {
                     self.say(from, Message::Known(self.view.number), out);
@@ -470,7 +484,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Gives an entry a place, and asks the acceptor to decide it there.
     fn place(&mut self, entry: &Entry<C>, out: &mut impl FnMut(Output<C>)) {
         // A leader that does not know yet which places are free drops the request. The member asks again.
-        let must_wait = self.must_rest();
+        let must_wait = self.rests || self.must_rest();
         let Some(leading) = &mut self.leading else { return };
         let Some(next) = leading.next.filter(|_| !must_wait) else { return };
         let placed = leading.placed.entry(entry.from).or_default();
@@ -720,14 +734,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     // The next view.
 
     fn adopt(&mut self, view: View, out: &mut impl FnMut(Output<C>)) {
-        if view.number == self.view.number {
-            // The leader has begun.
-            if view.leader != self.me {
-                self.ask_again(out);
-            }
-            return;
-        }
-        if view.number < self.view.number {
+        if view.number <= self.view.number {
             return;
         }
         let View { members, acceptor, .. } = std::mem::replace(&mut self.view, view);
@@ -742,6 +749,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         self.has_been_member |= self.view.has(self.me);
         (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
+        self.rests = false;
         self.joining.retain(|member| !self.view.has(*member));
         self.incomplete.retain(|member| self.view.has(*member));
         // Who has become a member has everything.
@@ -823,21 +831,33 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.tell_voters(&Word::Prepare(ballot), out);
     }
 
-    /// What this member waits for, if it waits: when the result changes, some of it has come. If it stays the same for
+    /// What this member waits for: as long as one of these is the same, nothing of it has come. If it stays the same for
     /// long, [`Input::Late`] is due.
+    ///
+    /// The first one is that others answer its proposal, of which a majority has: that is soon, if at all.
     #[must_use]
-    pub fn waits(&self) -> Option<(u64, u64)> {
-        let number = self.view.number;
+    pub fn waits(&self) -> [Option<(u64, u64, u32)>; WAITS] {
+        let (number, round) = (self.view.number, self.vote.promised.round);
+        let is_in = self.view.has(self.me);
+        // Who has promised something to another member gives it time.
+        let own = self.own.front().filter(|_| is_in).map(|own| (number, own.number, round));
         let is_behind = self.begun.is_some_and(|(begun, _)| begun > number);
-        let own = self.own.front().map_or(0, |own| own.number);
-        let waits = !self.is_calm() || own > 0 || is_behind || !self.is_complete;
-        (waits && self.view.has(self.me)).then_some((number, own))
+        let would_be = !self.has_been_member && !self.view.members.is_empty();
+        let changes = is_in && (!self.is_calm() || is_behind) || would_be;
+        let next = if self.is_complete { 0 } else { self.next() };
+        let changes = changes || is_in && !self.is_complete;
+        let proposal = self
+            .proposal
+            .as_ref()
+            .filter(|one| one.may_choose(self.quorum()) && one.ballot >= self.vote.promised);
+        let chooses = proposal.map(|one| (number, 0, one.ballot.round));
+        [chooses, own, changes.then_some((number, next, round))]
     }
 
     /// What it waits for has not come for a while. Proposes, whose task it may be; if a majority has answered a proposal
     /// already, goes on without the others.
     fn be_late(&mut self, out: &mut impl FnMut(Output<C>)) {
-        if !self.view.has(self.me) || self.waits().is_none() {
+        if self.waits() == [None; WAITS] {
             return;
         }
         // Those that would be members may be, by a view that has not come.
@@ -847,10 +867,19 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         for member in self.joining.clone() {
             self.say(member, known.clone(), out);
         }
+        if !self.is_complete {
+            // The same question: who has heard it, and did not know yet whose it was, may have forgotten it.
+            let missing = Message::Missing(self.missing());
+            self.tell_all(&missing, out);
+        }
         if !self.may_propose() || self.rules.never_proposes_late() {
             return;
         }
         self.yields_to = None;
+        let is_passed = |proposal: &Proposal| proposal.ballot < self.vote.promised;
+        if self.proposal.as_ref().is_some_and(is_passed) {
+            self.proposal = None;
+        }
         let waits_for_leader = !self.own.is_empty() && self.view.leader != self.me;
         if self.proposal.is_some() {
             self.choose(true, out);
@@ -878,6 +907,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         };
         match (wanted, &mut self.proposal) {
             (Some(view), Some(proposal)) => {
+                let lives = !self.gone.contains(&self.view.acceptor);
+                self.rests |= lives && view.acceptor != self.view.acceptor;
                 let word = proposal.choose(view);
                 self.tell_voters(&word, out);
             }
@@ -972,7 +1003,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// A word about the next view.
     fn agree(&mut self, from: Member, number: u64, word: Word, out: &mut impl FnMut(Output<C>)) {
         if number < self.view.number {
-            return self.tell_view(from, out);
+            // An answer needs none.
+            if matches!(word, Word::Prepare(_) | Word::Accept(..)) {
+                self.tell_view(from, out);
+            }
+            return;
         }
         if number > self.view.number {
             // That view comes from another member, which may be stopped.
@@ -993,7 +1028,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Step::GiveUp(ballot) => {
                 self.proposal = None;
                 self.yields_to = Some(ballot);
-                self.vote.promised.round = self.vote.promised.round.max(ballot.round);
+                self.vote.promised = self.vote.promised.max(ballot);
             }
             Step::Decided(view) => {
                 let told: BTreeSet<Member> =

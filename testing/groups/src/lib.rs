@@ -337,9 +337,17 @@ impl World {
         for _ in 0..ROUNDS_MAX {
             let waiting: Vec<Member> = world.replicas.keys().copied().collect();
             for member in waiting {
-                if world.runs(member) {
-                    world.step(member, Input::Late);
-                    go_on(&mut world);
+                // Who waits for the last answers to a proposal waits for less long than all others.
+                let chooses = |world: &Self| {
+                    let replicas = world.replicas.iter().filter(|(one, _)| world.runs(**one));
+                    let mut proposers = replicas.filter(|(_, one)| one.waits()[0].is_some());
+                    proposers.next().map(|(one, _)| *one)
+                };
+                for late in [chooses(&world), Some(member)].into_iter().flatten() {
+                    if world.runs(late) {
+                        world.step(late, Input::Late);
+                        go_on(&mut world);
+                    }
                 }
             }
         }
@@ -374,11 +382,13 @@ impl World {
                 && replica.decided_count() == count
         });
         // Whoever would be a member is one, unless all that it has asked have died.
-        let all_are_in = self
-            .replicas
-            .iter()
-            .filter(|(one, _)| self.runs(**one))
-            .all(|(one, replica)| view.has(*one) || replica.view().number > 0);
+        // A member knows that it is one.
+        let is_in = |one: &Member, replica: &Replica<Command>| match view.has(*one) {
+            true => replica.view().has(*one),
+            false => replica.view().number > 0,
+        };
+        let mut running_ones = self.replicas.iter().filter(|(one, _)| self.runs(**one));
+        let all_are_in = running_ones.all(|(one, replica)| is_in(one, replica));
         let can_lead = |member: &Member| {
             self.replicas.get(member).is_some_and(|one| one.is_complete() && one.view() == view)
         };
@@ -436,7 +446,10 @@ impl Model for Limits {
                 }
             }
             if world.lates > 0
-                && world.replicas.get(&reader).is_some_and(|one| one.waits().is_some())
+                && world
+                    .replicas
+                    .get(&reader)
+                    .is_some_and(|one| one.waits().iter().any(Option::is_some))
             {
                 actions.push(Action::Late(reader));
             }

@@ -98,7 +98,8 @@ fn large_worlds_at_random() {
         Limits { members: 1, late: 3, deaths: 2, misses: 0, ..all.clone() },
         Limits { members: 5, deaths: 2, stops: 2, lates: 2, ..all.clone() },
         Limits { members: 4, late: 0, misses: 0, stops: 3, lates: 4, ..all.clone() },
-        Limits { members: 2, late: 2, stops: 2, lates: 2, ..all },
+        Limits { members: 2, late: 2, stops: 2, lates: 2, ..all.clone() },
+        Limits { members: 3, late: 0, leaves: 2, misses: 1, deaths: 0, ..all },
     ] {
         let checker = limits.checker().threads(2).target_state_count(5 * states_max());
         let checker = checker.spawn_simulation(1, UniformChooser).join();
