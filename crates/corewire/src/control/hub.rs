@@ -207,11 +207,6 @@ impl Failures {
         count >= Self::MAX
     }
 
-    /// Whether the last one was one too many.
-    pub(crate) fn are_too_many(&self) -> bool {
-        self.0.load(Relaxed) >= Self::MAX
-    }
-
     /// Resets the count after a successful call.
     pub(crate) fn end(&self) {
         self.0.store(0, Relaxed);

@@ -403,11 +403,7 @@ impl Owner {
                     let reason = Reason::Resources { errno: EMFILE };
                     self.answer(row, &socket, &Frame::Refused(reason));
                 }
-                // It may be reading in place: only the end of its process gives its row away.
-                Err(ReceiveError::Os(_)) if unread.add() && is_trusted => {
-                    return self.leave_unread(row);
-                }
-                Err(ReceiveError::Os(_)) if unread.are_too_many() => {
+                Err(ReceiveError::Os(_)) if unread.add() => {
                     return self.drop_link(row, ControlCounter::Deaths);
                 }
                 Err(_) => return,
@@ -415,30 +411,18 @@ impl Owner {
         }
     }
 
-    /// Stops reading what a receiver sends, because that is not possible.
-    fn leave_unread(&self, row: u32) {
-        let mut state = lock(&self.state);
-        if let Some(link) = state.links.get(&row) {
-            let token = link.tokens[0];
-            self.hub().forget(&*link.socket, token);
-            state.watched.remove(&token);
-        }
-    }
-
     /// Answers a receiver. A receiver asks again if an answer is lost. A receiver that several answers in a row did not
     /// reach is dropped.
     fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
-        let (unanswered, is_trusted) = match lock(&self.state).links.get(&row) {
-            Some(link) => (Arc::clone(&link.unanswered), link.is_trusted),
+        let unanswered = match lock(&self.state).links.get(&row) {
+            Some(link) => Arc::clone(&link.unanswered),
             None => return,
         };
         match socket.send(answer, &[]) {
             Ok(()) => unanswered.end(),
             // The hang-up event handles this receiver.
             Err(error) if error.is_hang_up() => {}
-            Err(_) if unanswered.add() && !is_trusted => {
-                self.drop_link(row, ControlCounter::Deaths);
-            }
+            Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
             Err(_) => {}
         }
     }
