@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    /// Nothing happens any more: whoever is linked is linked with a peer that is linked with it.
+    /// Nothing happens any more: each link exists at both ends.
     fn check_end(&self) {
         for (at, end) in self.ends.iter().enumerate().filter(|(_, end)| !end.is_closed) {
             for (row, &(row_there, theirs)) in end.rows.all_linked() {
