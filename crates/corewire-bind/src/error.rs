@@ -249,7 +249,7 @@ pub enum CallError {
         /// The service.
         name: String,
     },
-    /// The service was closed.
+    /// The service was closed; or its process, which lives, has closed its end.
     #[error("service {name} was closed")]
     PeerLeft {
         /// The service.

@@ -3,8 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use corewire::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
@@ -151,6 +152,14 @@ pub(crate) fn receive_packet(
         0 if descriptors.is_empty() && is_whole => Err(SocketError::Closed),
         bytes => Ok(RawPacket { bytes, descriptors, is_whole }),
     }
+}
+
+/// Whether a socket that the other side has closed is that of a process that has ended. Otherwise the process lives on.
+#[cold]
+pub(crate) fn has_peer_died(socket: &Connection) -> bool {
+    /// How long a process may take to end after its sockets, where the kernel does not show that it is ending.
+    const ENDS_WITHIN: Duration = Duration::from_millis(100);
+    corewire_os::socket::is_peer_ending(socket, socket.pid(), ENDS_WITHIN)
 }
 
 fn count(capabilities: &[Outgoing<'_>]) -> u8 {

@@ -458,6 +458,25 @@ fn descriptors_for_a_service_that_has_ended_tell_so() {
 }
 
 #[test]
+fn a_socket_that_a_living_service_closes_is_no_death() {
+    let place = Place::new();
+    let listener = place.domain.listener("echo").unwrap();
+    let domain = place.domain.clone();
+    let client = std::thread::spawn(move || {
+        let mut binding = bind(&domain, Driver::Sock);
+        binding.call(ECHO, b"", &none(), 8, None).map(drop)
+    });
+    let connection = listener.accept().unwrap();
+    receive(&connection);
+    send(&connection, &acceptance(1 << 20, ""));
+    // How the client speaks, and its request.
+    receive(&connection);
+    receive(&connection);
+    drop(connection);
+    assert_eq!(client.join().unwrap(), Err(CallError::PeerLeft { name: "echo".into() }));
+}
+
+#[test]
 fn a_send_without_time_is_tried_once() {
     for driver in [Driver::Ump, Driver::Sock] {
         let place = Place::new();

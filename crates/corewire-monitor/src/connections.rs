@@ -9,7 +9,7 @@ use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
 use corewire_layout::circuit::{Label, NodeId, data_of_packet};
 use corewire_route::{
-    LinkId, Neighbour, Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
+    Down, LinkId, Neighbour, Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
 };
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -189,6 +189,7 @@ impl Monitor {
             Ok(None) => return false,
             Ok(Some(length)) => length,
             Err(LaneEnd::Closed) => {
+                self.out.note_end(link, key);
                 self.out.disconnect(key);
                 self.data_ended(link);
                 return false;
@@ -350,7 +351,7 @@ impl Monitor {
                 }
             }
         }
-        self.out.put(link, LinkIo { control, data });
+        self.out.put(link, LinkIo { control, data, down: Down::Closed });
         if let Some(connection) = self.out.connections.get_mut(&control) {
             connection.what = What::Control(link);
         }
@@ -372,6 +373,7 @@ impl Monitor {
         let Some(connection) = self.out.connections.get(&key) else { return };
         match connection.what {
             What::Control(link) if *end == LaneEnd::Closed => {
+                self.out.note_end(link, key);
                 self.out.disconnect(key);
                 self.ending.push(link);
             }
@@ -409,6 +411,9 @@ impl Monitor {
             let packet = Packet::Refused { reason: reason.to_owned() };
             self.out.send(control, &packet, Vec::new());
         }
+        if let Some(Some(link)) = self.out.links.get_mut(link.index()) {
+            link.down = Down::CutOff(reason.to_owned());
+        }
         self.link_down(link);
     }
 
@@ -445,7 +450,8 @@ impl Monitor {
         self.ending.retain(|ending| *ending != link);
         self.unread.retain(|unread| *unread != link);
         self.keep_trace_of(link);
-        self.node.link_down(link, &mut self.out);
+        let down = self.out.link(link).map_or(Down::Closed, |link| link.down.clone());
+        self.node.link_down(link, &down, &mut self.out);
         if let Some(control) = self.out.remove(link)
             && let Some(connection) = self.out.connections.get_mut(&control)
         {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use corewire::Peer;
 use corewire_bind::circuit::lane::send_frame;
@@ -10,7 +11,7 @@ use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_layout::circuit::{Hop, Label};
 use corewire_layout::trace::{Kind, Point};
-use corewire_route::{LinkId, Wires};
+use corewire_route::{Down, LinkId, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{Shutdown, shutdown};
 
@@ -37,6 +38,8 @@ pub(crate) struct LinkIo {
     /// The connection of its control lane.
     pub(crate) control: u64,
     pub(crate) data: DataLane,
+    /// How it ends, once one of its connections has ended.
+    pub(crate) down: Down,
 }
 
 impl LinkIo {
@@ -110,6 +113,19 @@ impl Out {
             }
             (Some(_), None) => trace::end(began, Kind::Store, [came, None], ordinal, bytes),
             (None, _) => {}
+        }
+    }
+
+    /// A connection of a link is closed: notes whether its process has died. To be called while the connection is there.
+    pub(crate) fn note_end(&mut self, link: LinkId, key: u64) {
+        let Some(connection) = self.connections.get(&key) else { return };
+        let socket = connection.lane.socket();
+        // The thread does not wait for anybody: if the kernel does not say, the process has not died.
+        let has_died = corewire_os::socket::is_peer_ending(socket, socket.pid, Duration::ZERO);
+        if let Some(Some(link)) = self.links.get_mut(link.index())
+            && has_died
+        {
+            link.down = Down::Died;
         }
     }
 

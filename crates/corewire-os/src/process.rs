@@ -82,24 +82,40 @@ pub fn life_of(pid: u32) -> Result<Descriptor, OsError> {
 }
 
 /// Is the process of `life`, a descriptor of it, ending or dead? Its sockets close a moment before its descriptor says
-/// so. `pid` is its number here, or 0 if it has none: then waits for up to 100 ms for its descriptor.
+/// so. `pid` is its number here, or 0 if it has none. Where the kernel does not show whether it is ending, as of a process
+/// without a number, waits for its descriptor for up to `limit`.
 #[must_use]
-pub fn is_ending(life: impl AsFd, pid: u32) -> bool {
-    /// The kernel's flag of a task that ends, in field 9 of its `stat` file.
-    const EXITING: u64 = 4;
+pub fn is_ending(life: impl AsFd, pid: u32, limit: Duration) -> bool {
     let has_ended = |limit: Duration| {
         let ready = wait_readable(&[life.as_fd()], Some(Instant::now() + limit));
         ready.is_ok_and(|ready| ready == [true])
     };
-    let text = crate::read_text(format!("/proc/{pid}/stat")).ok().filter(|_| pid != 0);
-    // The second field, the program's name, is in parentheses and may contain anything.
-    let fields = text.as_deref().and_then(|text| text.rsplit_once(')'));
-    let flags = fields.and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
-    match flags {
+    let shown = (pid != 0).then(|| are_threads_exiting(pid)).flatten();
+    match shown {
         // The number belongs to this process for as long as its descriptor does not say that it has ended.
-        Some(flags) => flags & EXITING != 0 || has_ended(Duration::ZERO),
-        None => has_ended(Duration::from_millis(100)),
+        Some(are_exiting) => are_exiting || has_ended(Duration::ZERO),
+        None => has_ended(limit),
     }
+}
+
+/// Do all threads of process `pid` exit? `None` if the kernel does not show it.
+fn are_threads_exiting(pid: u32) -> Option<bool> {
+    /// The kernel's flag of a thread that exits, in field 9 of its `stat` file.
+    const EXITING: u64 = 4;
+    let is_exiting = |path: std::path::PathBuf| {
+        let text = crate::read_text(path.join("stat")).ok()?;
+        // The second field, the program's name, is in parentheses and may contain anything.
+        let (_, rest) = text.rsplit_once(')')?;
+        let flags = rest.split_whitespace().nth(6)?.parse::<u64>().ok()?;
+        Some(flags & EXITING != 0)
+    };
+    let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+    // Mostly the first thread tells. But it may have exited while the others go on.
+    if !is_exiting(process.clone())? {
+        return Some(false);
+    }
+    let mut threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+    Some(threads.all(|thread| is_exiting(thread.path()) != Some(false)))
 }
 
 /// Asks the kernel to kill this process when the thread that started it ends, for any reason.
@@ -193,4 +209,58 @@ pub fn block_all_signals() {
     unsafe { libc::sigfillset(&raw mut set) };
     // SAFETY: the set is initialized, and the old set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_whose_first_thread_has_exited_is_not_ending() {
+        // SAFETY: the child calls nothing but what a forked child of a process with several threads may call: it starts
+        // a thread with the kernel's own call, and both threads use nothing else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above. A child of `vfork` would be another process; this flag set makes a thread, which pauses.
+            unsafe { exit_behind_a_thread() };
+        }
+        let pid = u32::try_from(child).unwrap();
+        let life = life_of(pid).unwrap();
+        let state = || {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            text.rsplit_once(')').unwrap().1.trim_start().chars().next()
+        };
+        while state() != Some('Z') {
+            std::thread::yield_now();
+        }
+        assert!(!is_ending(&life, pid, Duration::ZERO));
+        // SAFETY: ends the child, which has not been waited for.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        while !wait_readable(&[life.as_fd()], None).unwrap()[0] {}
+        assert!(is_ending(&life, pid, Duration::ZERO));
+        // SAFETY: a null pointer: the status is not wanted.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    }
+
+    /// Starts a thread that waits for ever, and ends this one alone.
+    ///
+    /// # Safety
+    /// In a forked child only.
+    unsafe fn exit_behind_a_thread() -> ! {
+        extern "C" fn pause(_: *mut libc::c_void) -> libc::c_int {
+            loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+        let mut stack = [0_u128; 1024];
+        let flags = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+        // SAFETY: the stack stays: this thread exits without unwinding or leaving this frame.
+        unsafe {
+            libc::clone(pause, stack.as_mut_ptr_range().end.cast(), flags, std::ptr::null_mut())
+        };
+        // SAFETY: ends this thread.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        unreachable!("the thread has ended")
+    }
 }

@@ -17,7 +17,7 @@ use rustix::net::{
 
 use crate::event::wait_readable;
 use crate::fork::{Descriptor, making};
-use crate::process::effective_uid;
+use crate::process::{effective_uid, is_ending, life_of};
 use crate::{Doing, OsError};
 
 /// Maximum number of connections that wait to be accepted.
@@ -50,6 +50,50 @@ pub enum ReceiveError {
 
 /// One end of a connection. Its methods never block, except where their documentation says so.
 pub struct Socket(Descriptor);
+
+/// A descriptor of the process at the other end of a connected socket. The kernel gives none before Linux 6.5, and none
+/// for a process that was reaped just now.
+fn life_at(socket: impl AsFd) -> std::io::Result<Descriptor> {
+    Descriptor::make(|| {
+        let mut found: libc::c_int = -1;
+        let mut bytes = 4;
+        // SAFETY: the option is an int, and `bytes` is its size.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                (&raw mut found).cast(),
+                &raw mut bytes,
+            )
+        };
+        if result != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that the kernel created for this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(found) })
+    })
+}
+
+/// Has the process at the other end of a connected socket ended, or is it ending? If not, a socket that is closed was
+/// closed by a process that lives on. `pid` is the process's number, as the kernel has reported it. Where the kernel does
+/// not show whether a process is ending, waits for up to `limit` for its end. False if the kernel does not say.
+#[must_use]
+pub fn is_peer_ending(socket: impl AsFd, pid: u32, limit: Duration) -> bool {
+    let life = match life_at(&socket) {
+        Ok(life) => Ok(life),
+        // Before Linux 6.5.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            life_of(pid).map_err(|error| error.errno)
+        }
+        Err(error) => Err(error.raw_os_error().unwrap_or(0)),
+    };
+    match life {
+        Ok(life) => is_ending(life, pid, limit),
+        // It was reaped.
+        Err(errno) => matches!(errno, libc::ESRCH | libc::EINVAL),
+    }
+}
 
 /// The process at the other end, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,30 +215,17 @@ impl Socket {
     /// # Errors
     /// [`OsError`] if there is neither.
     pub fn peer_life(&self, sent: Option<Descriptor>) -> Result<Descriptor, OsError> {
-        let ask = || {
-            let mut found: libc::c_int = -1;
-            let mut bytes = 4;
-            // SAFETY: the option is an int, and `bytes` is its size.
-            let result = unsafe {
-                libc::getsockopt(
-                    self.0.as_fd().as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    SO_PEERPIDFD,
-                    (&raw mut found).cast(),
-                    &raw mut bytes,
-                )
-            };
-            if result != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // SAFETY: a new descriptor that the kernel created for this call.
-            Ok(unsafe { OwnedFd::from_raw_fd(found) })
-        };
-        match (Descriptor::make(ask), sent) {
+        match (life_at(&self.0), sent) {
             (Ok(life), _) => Ok(life),
             (Err(_), Some(sent)) => Ok(sent),
             (Err(error), None) => Err(error).doing("watch the peer's process"),
         }
+    }
+
+    /// As [`is_peer_ending`], of the process that the kernel names as the peer's.
+    #[must_use]
+    pub fn is_peer_ending(&self, limit: Duration) -> bool {
+        is_peer_ending(&self.0, self.peer().map_or(0, |peer| peer.pid), limit)
     }
 
     /// True if the kernel says that the peer's process has ended. A child that it forked can hold its

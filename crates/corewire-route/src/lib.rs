@@ -61,6 +61,6 @@ pub use circuit::LinkId;
 pub use forward::{Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX};
 #[cfg(feature = "test-hooks")]
 pub use node::Mistake;
-pub use node::{Config, Counts, Neighbour, Node, Violation, Wires};
+pub use node::{Config, Counts, Down, Neighbour, Node, Violation, Wires};
 pub use policy::{Act, Policy, Rule};
 pub use view::{CircuitView, LinkView, PhaseView};

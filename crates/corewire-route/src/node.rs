@@ -154,6 +154,17 @@ pub enum Neighbour {
     Monitor(NodeId),
 }
 
+/// How a neighbour has gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Down {
+    /// Its process has ended: the kernel says so.
+    Died,
+    /// Its connection has ended, and its process may live.
+    Closed,
+    /// It did what it must not, and was cut off.
+    CutOff(String),
+}
+
 /// A neighbour.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
@@ -351,14 +362,23 @@ impl Node {
     }
 
     /// A neighbour has gone, and everything that it had sent has been given to the node.
-    pub fn link_down(&mut self, link: LinkId, wires: &mut impl Wires) {
+    pub fn link_down(&mut self, link: LinkId, how: &Down, wires: &mut impl Wires) {
         let Some(gone) = self.link(link) else { return };
-        let (end, reason) = match gone.neighbour {
-            Neighbour::Program(origin) if gone.is_leaving => {
-                (End::Closed, format!("process {} has closed it", origin.pid))
-            }
-            Neighbour::Program(origin) => (End::Died, format!("process {} has ended", origin.pid)),
-            Neighbour::Monitor(node) => (End::Lost, format!("monitor {node} has ended")),
+        let who = match gone.neighbour {
+            Neighbour::Program(origin) => format!("process {}", origin.pid),
+            Neighbour::Monitor(node) => format!("monitor {node}"),
+        };
+        let reason = match how {
+            Down::CutOff(why) => format!("{who} was cut off: {why}"),
+            _ if gone.is_leaving => format!("{who} has closed it"),
+            Down::Died => format!("{who} has ended"),
+            Down::Closed => format!("{who} has closed its connection"),
+        };
+        let end = match (gone.neighbour, how) {
+            (Neighbour::Monitor(_), _) => End::Lost,
+            (_, Down::CutOff(_)) => End::Violation,
+            (_, Down::Died) if !gone.is_leaving => End::Died,
+            (_, Down::Died | Down::Closed) => End::Closed,
         };
         if let Neighbour::Monitor(node) = gone.neighbour
             && self.monitors.get(&node) == Some(&link)

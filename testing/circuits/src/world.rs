@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use corewire_bind::circuit::ends::{Came, Ends, Head, Lane};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup, Table};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, lines_of};
-use corewire_route::{Config, LinkId, Mistake, Neighbour, Node, Policy, Wires};
+use corewire_route::{Config, Down, LinkId, Mistake, Neighbour, Node, Policy, Wires};
 
 use crate::random::Random;
 
@@ -749,7 +749,7 @@ impl World {
         match of.parties[side] {
             Party::Monitor(number) => {
                 if let Some(link) = of.links[side].take() {
-                    self.with_node(number, |node, out| node.link_down(link, out));
+                    self.with_node(number, |node, out| node.link_down(link, &Down::Died, out));
                     self.edges_of[number].remove(&link);
                 }
             }
@@ -757,7 +757,7 @@ impl World {
                 let party = &mut self.programs[number];
                 party.edge = None;
                 party.waiting.clear();
-                party.ends.link_lost("the monitor has ended");
+                party.ends.link_lost("the link to the monitor has ended");
                 for index in party.circuit_of.keys().copied().collect::<Vec<_>>() {
                     self.look_at(number, index);
                 }

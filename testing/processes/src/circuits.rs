@@ -100,6 +100,7 @@ pub(crate) fn attack(domain: &Domain, options: &Options) -> Outcome {
         "descriptors" => flood_with_descriptors(domain),
         "circuits" => open_too_often(domain),
         "clients" => flood_a_client(domain),
+        "leaves" => leave_without_a_word(domain),
         "closes" => send_what_takes_long_to_close(domain),
         "ends" => flood_while_a_lane_ends(domain),
         other => Err(format!("no attack {other}").into()),
@@ -392,6 +393,23 @@ fn flood_with_descriptors(domain: &Domain) -> Outcome {
 /// Serves a name, and sends its first client capabilities of messages that do not come. Stays until its standard input
 /// ends.
 fn flood_a_client(domain: &Domain) -> Outcome {
+    let (mut link, to) = serve_one(domain)?;
+    flood(&mut link, to)
+}
+
+/// Closes its connections without a word once it has a client, and lives on.
+fn leave_without_a_word(domain: &Domain) -> Outcome {
+    let (link, _) = serve_one(domain)?;
+    // The client's request.
+    wait(&link.data, PollFlags::IN, Instant::now() + LONG);
+    drop(link);
+    println!("left");
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
+/// Serves a name by hand. Returns once there is a client, with the monitor's label of its circuit.
+fn serve_one(domain: &Domain) -> Result<(Link, Label), Failure> {
     let mut link = Link::new(domain)?;
     link.control.send(&Packet::Export { name: "guests.typed".to_owned() }, Vec::new())?;
     next(&mut link.control)?;
@@ -403,7 +421,7 @@ fn flood_a_client(domain: &Domain) -> Outcome {
     let answer = [&[0; 3][..], &[255; 4], &(1_u32 << 16).to_le_bytes(), &[0; 9]].concat();
     let (to, label, origin) = (setup.label, Label::new(1 << 24, 1), Default::default());
     link.control.send(&Packet::Accept { to, label, credit: 64, origin, answer }, Vec::new())?;
-    flood(&mut link, to)
+    Ok((link, to))
 }
 
 fn flood(link: &mut Link, to: Label) -> Outcome {

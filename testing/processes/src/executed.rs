@@ -8,7 +8,7 @@ use corewire::Domain;
 
 use crate::{Options, Outcome};
 
-/// Creates a channel and an endpoint with the peer `watcher`, and executes a program that prints what it still has.
+/// Creates a channel and an endpoint with the peer `watcher`, joins the channel `watched`, and executes a program that prints what it still has.
 pub(crate) fn execute(domain: &Domain, options: &Options, directory: &Path) -> Outcome {
     let builder = domain.sender(&options.channel);
     let _sender = match options.is_shared {
@@ -16,6 +16,7 @@ pub(crate) fn execute(domain: &Domain, options: &Options, directory: &Path) -> O
         true => (None, Some(builder.open_shared(2)?)),
     };
     let _own = domain.receiver(&options.channel).join()?;
+    let _watched = domain.receiver("watched").join()?;
     let mut endpoint = domain.endpoint("exec").create()?;
     endpoint.peer("watcher")?;
     println!("created");

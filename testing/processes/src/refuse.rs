@@ -127,14 +127,16 @@ pub(crate) fn crowded_sender(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// A sender whose process can no longer read from its sockets. Waits until it has removed its
-/// receiver.
+/// A sender whose process can no longer read from its sockets. Sends a message when it is told to, and waits until it has
+/// no receiver.
 pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
     let mut sender = domain.sender(&options.channel).create()?;
     println!("created");
     sender.wait_for_receivers(1)?;
     refuse(libc::SYS_recvmsg, None, libc::ENOMEM)?;
     println!("deaf");
+    io::stdin().read_line(&mut String::new())?;
+    sender.send(b"alive")?;
     while sender.receivers() > 0 {
         std::thread::yield_now();
     }

@@ -553,6 +553,26 @@ fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
 }
 
 #[test]
+fn connections_that_a_living_service_closes_are_no_death() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-client-left");
+    let rule = format!("rule=export:guests.*:{GUEST}");
+    let mut monitor = monitor(&directory, 200, &[&OPEN[..], &[&rule]].concat());
+    let mut service = attack(&directory, "leaves", &[]);
+    service.until("serving");
+    let options = [&OWNERS[..], &[BY_CIRCUIT]].concat();
+    let options = [&options[..], &["count=0"]].concat();
+    let mut client = Role::start("make-calls", &directory, "guests.typed", &options);
+    service.until("left");
+    assert_eq!(client.until("ended"), "service guests.typed was closed");
+    service.kill();
+    monitor.hang_up();
+    assert!(monitor.is_success());
+}
+
+#[test]
 fn descriptors_of_another_user_leave_some_to_the_service() {
     if !is_root() {
         return;

@@ -1241,7 +1241,7 @@ impl State {
             }
         }
         self.lose(&match self.lane {
-            DataLane::Ring { .. } => "the monitor has ended".to_owned(),
+            DataLane::Ring { .. } => "the link to the monitor has ended".to_owned(),
             DataLane::Socket { .. } => format!("the monitor has ended the link: {reason}"),
         });
     }

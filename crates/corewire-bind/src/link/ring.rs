@@ -155,9 +155,13 @@ impl RingLink {
 
     #[cold]
     fn lane_error(&self, error: SocketError) -> CallError {
+        let name = self.service.clone();
         match error {
             // The ring may tell more, and the socket whether the service has said that it ends.
-            SocketError::Closed => CallError::PeerDied { name: self.service.clone() },
+            SocketError::Closed if socket::has_peer_died(&self.socket) => {
+                CallError::PeerDied { name }
+            }
+            SocketError::Closed => CallError::PeerLeft { name },
             SocketError::NotNow | SocketError::Os(_) => CallError::NotSent,
         }
     }

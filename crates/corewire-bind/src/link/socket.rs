@@ -65,7 +65,10 @@ impl SocketLink {
         match error {
             SocketError::NotNow => CallError::Busy,
             SocketError::Closed if self.is_left => CallError::PeerLeft { name },
-            SocketError::Closed => CallError::PeerDied { name },
+            SocketError::Closed if socket::has_peer_died(&self.socket) => {
+                CallError::PeerDied { name }
+            }
+            SocketError::Closed => CallError::PeerLeft { name },
             SocketError::Os(errno) => CallError::Os { what, errno },
         }
     }

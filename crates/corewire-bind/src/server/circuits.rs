@@ -438,7 +438,7 @@ impl ServerCore {
         self.has_mail |= self.sending.circuits.take_interrupted();
         let Circuits { link, ends, locals, ready, .. } = &mut self.sending.circuits;
         *link = None;
-        ends.link_lost("the monitor has ended");
+        ends.link_lost("the link to the monitor has ended");
         ready.extend((0..).zip(locals).filter_map(|(index, local)| local.as_ref().map(|_| index)));
     }
 

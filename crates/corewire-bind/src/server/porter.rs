@@ -240,7 +240,7 @@ impl Thread {
     }
 }
 
-/// Tells a guest that the service ends. One that does not read believes that it died.
+/// Tells a guest that the service ends.
 fn leave(guest: &Guest) {
     let _ = guest.send(Frame::note(Tag::control(0, Control::Leave), 0), &Capabilities::new());
 }

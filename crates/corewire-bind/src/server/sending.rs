@@ -410,8 +410,11 @@ impl Sending {
                 match self.endpoint.try_send(peer, envelope, frame.bytes) {
                     Err(MessageError::Interrupted) => self.was_interrupted = true,
                     Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                    // Otherwise the client has gone, which an event reports.
-                    _ => return Ok(()),
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        self.failed(client, &error);
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -420,8 +423,10 @@ impl Sending {
         loop {
             match self.endpoint.isend_with(peer, envelope, frame.bytes.to_vec(), options) {
                 Err(MessageError::Interrupted) => self.was_interrupted = true,
-                // The client has gone.
-                Err(_) => return Ok(()),
+                Err(error) => {
+                    self.failed(client, &error);
+                    return Ok(());
+                }
                 Ok(_) => break,
             }
         }
@@ -430,8 +435,18 @@ impl Sending {
         Ok(())
     }
 
-    /// Takes note of messages that do not wait any more: they were sent, or their client has gone. False if there are
-    /// none.
+    /// A message to a client in a ring was not sent. If the client has gone, an event reports that. Otherwise the client
+    /// must not wait for a reply, or miss an event without a word.
+    #[cold]
+    fn failed(&mut self, client: ClientId, error: &MessageError) {
+        use MessageError::{PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
+        if !matches!(error, PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer) {
+            self.cut_off(client, &format!("a message to it could not be sent: {error}"));
+        }
+    }
+
+    /// Takes note of messages that do not wait any more: they were sent, or could not be, or their client has gone. False
+    /// if there are none.
     pub(super) fn has_forgotten_sent(&mut self) -> bool {
         self.kept_count > 0 && self.forget_sent()
     }
@@ -447,7 +462,10 @@ impl Sending {
             let client = ClientId::of_bits(completion.context);
             let Some(row) = self.clients.row(client) else { continue };
             row.kept.remove(completion.memory.len() + COST_BYTES);
-            self.tell_lost(client);
+            match completion.result {
+                Err(error) => self.failed(client, &error),
+                Ok(_) => self.tell_lost(client),
+            }
         }
         self.sent = sent;
         are_some

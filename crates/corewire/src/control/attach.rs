@@ -471,8 +471,15 @@ impl Attachment {
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
-                // A failed call says nothing about the owner. A frame that it sent is still in the socket.
-                Err(SocketError::Os(_)) => return self.unread.add() || hung_up,
+                // A failed call says nothing about the owner. A frame that it sent is still in the socket: an answer, or
+                // that there is something to receive.
+                Err(SocketError::Os(error)) => {
+                    if self.unread.add() {
+                        self.answer(Some(Reason::Resources { errno: error.errno.unsigned_abs() }));
+                        self.readiness.get().into_iter().for_each(|bell| bell.ring());
+                    }
+                    return hung_up;
+                }
                 _ => return true,
             }
         }

@@ -193,18 +193,16 @@ impl fmt::Debug for Hub {
 pub(crate) struct Failures(AtomicU32);
 
 impl Failures {
-    /// Fewer failures may be due to a temporary lack of memory. After this many, the link counts as broken.
+    /// Fewer failures may be due to a temporary lack of memory.
     const MAX: u32 = 16;
 
-    /// Adds a failure. True if the link must be dropped. Otherwise waits for 1 ms, because the unread frame makes the
-    /// socket readable at once, and the control thread would loop.
+    /// Adds a failure. True at the first one that is no temporary lack of memory. Waits for 1 ms, because the unread frame
+    /// makes the socket readable at once, and the control thread would loop.
     pub(crate) fn add(&self) -> bool {
-        let count = self.0.load(Relaxed) + 1;
+        let count = self.0.load(Relaxed).saturating_add(1);
         self.0.store(count, Relaxed);
-        if count < Self::MAX {
-            let _ = wait_readable(&[], Some(Instant::now() + Duration::from_millis(1)));
-        }
-        count >= Self::MAX
+        let _ = wait_readable(&[], Some(Instant::now() + Duration::from_millis(1)));
+        count == Self::MAX
     }
 
     /// Resets the count after a successful call.

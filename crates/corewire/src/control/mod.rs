@@ -16,6 +16,8 @@
 //!
 //! The data half of a handle sees what is here through the traits in [`halves`](crate::halves).
 
+use std::time::Duration;
+
 pub(crate) mod attach;
 pub(crate) mod connection;
 pub(crate) mod domain;
@@ -28,3 +30,6 @@ pub(crate) mod observer;
 pub(crate) mod owner;
 pub(crate) mod sample;
 pub(crate) mod shared;
+
+/// How long a process may take to end after its sockets, where the kernel does not show that it is ending.
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_millis(100);

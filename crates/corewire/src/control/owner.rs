@@ -28,6 +28,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 pub(crate) use self::data_thread::SenderControl;
 use self::groups::Groups;
+use crate::control::ENDS_WITHIN;
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, next_descriptor};
 use crate::control::hub::{Failures, Handler, Hub, Token};
@@ -361,7 +362,8 @@ impl Owner {
         job(&self.segment, &rows)
     }
 
-    fn on_link(&self, row: u32) {
+    /// Reads a receiver's frames.
+    fn on_link(&self, row: u32, hung_up: bool) {
         // The next event, which comes at once, handles the remaining frames.
         for _ in 0..REQUESTS_PER_TURN {
             let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
@@ -396,33 +398,49 @@ impl Owner {
                 Ok(_) | Err(ReceiveError::Frame(_)) => {
                     return self.drop_link(row, ControlCounter::Violations);
                 }
-                // A hang-up without a frame: the receiver's process has died, or is just dying.
-                Err(ReceiveError::Closed) => return self.drop_link(row, ControlCounter::Deaths),
+                Err(ReceiveError::Closed) => {
+                    return self.drop_link(row, how_hung_up(&socket, is_trusted));
+                }
                 // This process had no free descriptor. The receiver is alive, and continues to read.
                 Err(ReceiveError::Descriptors) => {
                     let reason = Reason::Resources { errno: EMFILE };
                     self.answer(row, &socket, &Frame::Refused(reason));
                 }
-                Err(ReceiveError::Os(_)) if unread.add() => {
-                    return self.drop_link(row, ControlCounter::Deaths);
+                // A failed call says nothing about the receiver, which may read a message in place. It is told that
+                // nothing reads its frames; one of another user reads nothing in place.
+                Err(ReceiveError::Os(error)) => {
+                    let is_broken = unread.add();
+                    if hung_up {
+                        return self.drop_link(row, how_hung_up(&socket, is_trusted));
+                    }
+                    match is_trusted {
+                        true if is_broken => {
+                            self.answer(row, &socket, &Frame::Refused(resources(&error)));
+                        }
+                        false if is_broken => self.drop_link(row, ControlCounter::Leaves),
+                        _ => {}
+                    }
+                    return;
                 }
                 Err(_) => return,
             }
         }
     }
 
-    /// Answers a receiver. A receiver asks again if an answer is lost. A receiver that several answers in a row did not
-    /// reach is dropped.
+    /// Answers a receiver. A receiver asks again if an answer is lost. One of another user that several answers in a row
+    /// did not reach is dropped.
     fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
-        let unanswered = match lock(&self.state).links.get(&row) {
-            Some(link) => Arc::clone(&link.unanswered),
+        let (unanswered, is_trusted) = match lock(&self.state).links.get(&row) {
+            Some(link) => (Arc::clone(&link.unanswered), link.is_trusted),
             None => return,
         };
         match socket.send(answer, &[]) {
             Ok(()) => unanswered.end(),
             // The hang-up event handles this receiver.
             Err(error) if error.is_hang_up() => {}
-            Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
+            Err(_) if unanswered.add() && !is_trusted => {
+                self.drop_link(row, ControlCounter::Leaves);
+            }
             Err(_) => {}
         }
     }
@@ -507,13 +525,13 @@ impl SenderHalf for Owner {
 }
 
 impl Handler for Owner {
-    fn on_event(&self, token: Token, _hung_up: bool) {
+    fn on_event(&self, token: Token, hung_up: bool) {
         let watched = lock(&self.state).watched.get(&token).copied();
         match watched {
-            Some(Watched::LinkSocket(row)) => self.on_link(row),
+            Some(Watched::LinkSocket(row)) => self.on_link(row, hung_up),
             Some(Watched::LinkLife(row)) => {
                 // Perhaps it has left before its process has ended.
-                self.on_link(row);
+                self.on_link(row, false);
                 if lock(&self.state).links.contains_key(&row) {
                     self.drop_link(row, ControlCounter::Deaths);
                 }
@@ -534,6 +552,14 @@ impl InChild for Owner {
     fn forked(&self) {
         self.shared.mark_forked();
     }
+}
+
+/// What counts the end of a receiver that has hung up without a frame: its process has died, or is just dying, or lives
+/// on without the channel, as after `exec`.
+fn how_hung_up(socket: &Socket, is_trusted: bool) -> ControlCounter {
+    // This thread does not wait for a guest.
+    let limit = if is_trusted { ENDS_WITHIN } else { Duration::ZERO };
+    if socket.is_peer_ending(limit) { ControlCounter::Deaths } else { ControlCounter::Leaves }
 }
 
 fn resources(error: &OsError) -> Reason {

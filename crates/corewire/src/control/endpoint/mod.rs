@@ -38,6 +38,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use self::connect::Request;
 use self::rows::{Closed, Ended, HungUp, Rows};
+use crate::control::ENDS_WITHIN;
 use crate::control::domain::{DomainInner, next_descriptor};
 use crate::control::hub::{Failures, Handler, Token};
 use crate::error::ConnectError;
@@ -295,7 +296,8 @@ impl EndpointControl {
         self.unwatch(state, token, &socket);
         let (_, linked) = state.rows.linked(row)?;
         // The descriptor of a process that is ending says so in a moment.
-        (is_last && !process::is_ending(&*linked.life, linked.seen_pid)).then_some(End::HungUp)
+        let is_ending = || process::is_ending(&*linked.life, linked.seen_pid, ENDS_WITHIN);
+        (is_last && !is_ending()).then_some(End::HungUp)
     }
 }
 

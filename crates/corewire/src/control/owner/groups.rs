@@ -17,7 +17,7 @@ use corewire_os::process;
 use corewire_os::socket::{Peer, Socket};
 
 use super::admission::Joining;
-use super::{Owner, State, Watched, resources};
+use super::{Owner, State, Watched, how_hung_up, resources};
 use crate::control::domain::next_descriptor;
 use crate::control::hub::{Handler, Token};
 use crate::guard::lock;
@@ -162,11 +162,12 @@ impl Owner {
         self.unwatch(&mut state, &follower.socket, &follower.life, follower.tokens);
         // The follower is removed whatever it has sent.
         let is_orderly = matches!(follower.socket.receive(), Ok((Frame::Leave, _)));
-        self.count(if is_orderly { ControlCounter::Leaves } else { ControlCounter::Deaths });
+        let has_left = is_orderly || how_hung_up(&follower.socket, true) == ControlCounter::Leaves;
+        self.count(if has_left { ControlCounter::Leaves } else { ControlCounter::Deaths });
         self.remove_unneeded_orphan(&mut state, follower.group);
         drop(state);
         self.shared.nudge(&self.linux);
-        if is_orderly {
+        if has_left {
             tell!(info, "a follower left", channel = self.name);
         } else {
             tell!(warn, "a follower died", channel = self.name);
