@@ -169,7 +169,9 @@ fn they_arrive_where_one_side_may_neither_read_nor_write() {
     let readv = refuse(libc::SYS_process_vm_readv, libc::EPERM);
     let writev = refuse(libc::SYS_process_vm_writev, libc::EPERM);
     let [there, refusals, here, _] = exchange("large-neither", &[&readv, &writev]);
-    assert_eq!((there, refusals), (0, 1));
+    assert_eq!(refusals, 1, "it is refused once, and then not tried again");
+    // Before that, the other side, which is refused nothing, may have copied a message by itself.
+    assert!(there <= 1, "{there} were pulled where reading and writing are refused");
     assert!(here >= copied_min(), "{here} were pulled");
 }
 

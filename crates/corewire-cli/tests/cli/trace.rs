@@ -17,7 +17,8 @@ fn recorded(scratch: &Scratch, options: &str, file: &Path) {
     let mut command = scratch.command(&format!("trace {options} --out"));
     let mut trace = Recording::start(command.arg(file));
     assert_eq!(add_at(scratch, 201), "{\"sum\":13}\n");
-    trace.signal(Signal::INT);
+    // `INT` is ignored by what a shell has started in the background.
+    trace.signal(Signal::TERM);
     while !line(&mut trace.said).contains("written") {}
     trace.child.wait().unwrap();
 }
