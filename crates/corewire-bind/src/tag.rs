@@ -27,7 +27,7 @@ pub(crate) enum Control {
     Welcome = 6,
     /// Service: events were left out here, as many as the status says.
     Lost = 7,
-    /// Service, on the socket: it ends. Without this it has died.
+    /// Service, on the socket: it ends. Without this its process has died, or has closed the socket.
     Leave = 8,
     /// Client, on the socket: asks for the interface in JSON. The reply has the same tag.
     Describe = 9,

@@ -3,7 +3,6 @@
 
 mod roles;
 
-
 use corewire::{Domain, Event, JoinError, MessageError, ReceiveError, Selector};
 use roles::{Directory, Role};
 
