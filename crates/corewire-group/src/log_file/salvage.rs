@@ -28,7 +28,7 @@ pub struct Salvaged {
 /// # let directory = std::env::temp_dir().join(format!("corewire-doc-salvage-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
 /// # let (from, to) = (directory.join("orders.log"), directory.join("readable.log"));
-/// # let domain = corewire::Domain::open_at(directory.join("domain"))?;
+/// # let domain = corewire::Domain::open_at(&directory.join("domain"))?;
 /// # let group = corewire_group::Group::builder(&domain, "orders").file(&from).join()?;
 /// # group.propose(b"one")?;
 /// # drop((group, domain));
