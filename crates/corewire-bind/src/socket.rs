@@ -157,8 +157,9 @@ pub(crate) fn receive_packet(
 /// Whether a socket that the other side has closed is that of a process that has ended. Otherwise the process lives on.
 #[cold]
 pub(crate) fn has_peer_died(socket: &Connection) -> bool {
-    /// How long a process may take to end after its sockets, where the kernel does not show that it is ending.
-    const ENDS_WITHIN: Duration = Duration::from_millis(100);
+    /// How long a process may take to end after its sockets, where the kernel does not show that it is ending. Calls that do
+    /// not wait are held up so long, once.
+    const ENDS_WITHIN: Duration = Duration::from_millis(10);
     corewire_os::socket::is_peer_ending(socket, socket.pid(), ENDS_WITHIN)
 }
 

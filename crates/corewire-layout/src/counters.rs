@@ -37,7 +37,7 @@ pub enum ControlCounter {
     Joins = 0,
     /// Receivers that left.
     Leaves = 1,
-    /// Receivers whose process died or can no longer be reached by any call.
+    /// Receivers whose process died. In a channel of several senders, also those whose process has another program now.
     Deaths = 2,
     /// Receivers dropped because their memory held an impossible value.
     Violations = 3,

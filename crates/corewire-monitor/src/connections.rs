@@ -195,7 +195,7 @@ impl Monitor {
                 return false;
             }
             Err(end) => {
-                self.cut_link(link, &end.to_string());
+                self.lane_failed(link, &end);
                 return false;
             }
         };
@@ -377,7 +377,7 @@ impl Monitor {
                 self.out.disconnect(key);
                 self.ending.push(link);
             }
-            What::Control(link) => self.cut_link(link, &end.to_string()),
+            What::Control(link) => self.lane_failed(link, end),
             _ => self.forget(key),
         }
     }
@@ -404,15 +404,26 @@ impl Monitor {
         }
     }
 
+    /// Ends a link of which a lane cannot be read.
+    fn lane_failed(&mut self, link: LinkId, end: &LaneEnd) {
+        let reason = end.to_string();
+        let down = if let LaneEnd::Os(_) = end { Down::Failed } else { Down::CutOff };
+        self.end_link_with(link, &reason, down(reason.clone()));
+    }
+
     /// Ends a link whose neighbour does what it must not, and tells it why.
     pub(crate) fn cut_link(&mut self, link: LinkId, reason: &str) {
+        self.end_link_with(link, reason, Down::CutOff(reason.to_owned()));
+    }
+
+    fn end_link_with(&mut self, link: LinkId, reason: &str, down: Down) {
         // Its connection may be closed with the link.
         if let Some(control) = self.out.link(link).map(|link| link.control) {
             let packet = Packet::Refused { reason: reason.to_owned() };
             self.out.send(control, &packet, Vec::new());
         }
         if let Some(Some(link)) = self.out.links.get_mut(link.index()) {
-            link.down = Down::CutOff(reason.to_owned());
+            link.down = down;
         }
         self.link_down(link);
     }
@@ -420,6 +431,7 @@ impl Monitor {
     /// A data lane has ended: so does the link, once what is left in its control lane has been read.
     pub(crate) fn data_ended(&mut self, link: LinkId) {
         if let Some(control) = self.out.link(link).map(|link| link.control) {
+            self.out.note_end(link, control);
             self.out.take_no_more(control);
             while let Some(connection) = self.out.connections.get_mut(&control) {
                 if connection.lane.socket().must_rest() {

@@ -123,6 +123,7 @@ impl Out {
         // The thread does not wait for anybody: if the kernel does not say, the process has not died.
         let has_died = corewire_os::socket::is_peer_ending(socket, socket.pid, Duration::ZERO);
         if let Some(Some(link)) = self.links.get_mut(link.index())
+            && link.down == Down::Closed
             && has_died
         {
             link.down = Down::Died;

@@ -7,6 +7,7 @@ use corewire::{Event, MessageError, Selector, Status};
 use corewire_bind::circuit::trace;
 use corewire_layout::circuit::{Hop, Kind, Label};
 use corewire_os::processor::{tick_ns, ticks};
+use corewire_route::Down;
 use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -171,8 +172,13 @@ impl Monitor {
             let rings = &mut self.out.rings[which];
             let event = rings.endpoint.try_receive_event_into(Selector::any(), &mut *self.buffer);
             match event {
-                Ok(Some(Event::Gone { peer, .. })) => {
+                Ok(Some(Event::Gone { peer, why })) => {
                     if let Some(link) = self.out.rings[which].link_of(peer) {
+                        if let MessageError::PeerCutOff { violation, .. } = &why
+                            && let Some(Some(link)) = self.out.links.get_mut(link.index())
+                        {
+                            link.down = Down::CutOff(format!("its ring holds {violation}"));
+                        }
                         self.data_ended(link);
                     }
                 }

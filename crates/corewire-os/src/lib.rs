@@ -97,6 +97,11 @@ impl<T> Doing<T> for io::Result<T> {
 /// # Errors
 /// The error of the failed call, or `InvalidData` if the text is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// As [`read_text`], of any bytes.
+pub(crate) fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     use rustix::fs::{Mode, OFlags, open};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = fork::Descriptor::make(|| open(path.as_ref(), flags, Mode::empty()))?;
@@ -109,7 +114,7 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(text)
 }
 
 /// 128 random bits from the kernel.

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fdatasync, fstat, fsync, ftruncate, open};
@@ -37,7 +37,8 @@ fn lock(file: &Descriptor, kind: libc::c_int) -> io::Result<bool> {
 /// A lock that all processes have at the same time that give the same words; in a file of its own.
 #[derive(Debug)]
 pub struct SharedLock {
-    _file: LockedFile,
+    file: LockedFile,
+    path: PathBuf,
 }
 
 impl SharedLock {
@@ -58,7 +59,8 @@ impl SharedLock {
             if lock(&file.0, libc::F_RDLCK)? && file.is_at(path)? {
                 let mut found = vec![0; words.len() + 1];
                 let count = file.read_at(&mut found, 0)?;
-                return Ok((found.get(..count) == Some(words)).then_some(Self { _file: file }));
+                let path = path.to_owned();
+                return Ok((found.get(..count) == Some(words)).then_some(Self { file, path }));
             }
             if Instant::now() >= deadline {
                 return Err(Errno::TIMEDOUT.into());
@@ -66,6 +68,14 @@ impl SharedLock {
             drop(file);
             std::thread::park_timeout(Duration::from_millis(1));
         }
+    }
+
+    /// Is the file still where it was? If not, others may have another lock there.
+    ///
+    /// # Errors
+    /// The error of the failed call.
+    pub fn is_there(&self) -> io::Result<bool> {
+        self.file.is_at(&self.path)
     }
 }
 
@@ -142,6 +152,14 @@ impl LockedFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// How many names it has: hard links.
+    ///
+    /// # Errors
+    /// The error of the failed call.
+    pub fn names(&self) -> io::Result<u64> {
+        Ok(u64::from(self.stat()?.st_nlink))
     }
 
     /// Reads from `at` on. Returns how many bytes; 0 at the end.
@@ -252,7 +270,11 @@ mod tests {
         drop(second);
         let other = take(b"two").unwrap();
         assert!(take(b"one").is_none());
-        drop(other);
+        assert!(other.is_there().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let third = take(b"one").unwrap();
+        assert!(third.is_there().unwrap() && !other.is_there().unwrap());
+        drop((other, third));
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Limits, signals, deaths of processes.
 
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -100,22 +101,60 @@ pub fn is_ending(life: impl AsFd, pid: u32, limit: Duration) -> bool {
 
 /// Do all threads of process `pid` exit? `None` if the kernel does not show it.
 fn are_threads_exiting(pid: u32) -> Option<bool> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    // Mostly the first thread tells. But it may have exited while the others go on.
+    match thread_at(&process) {
+        Thread::Exits => {}
+        Thread::Runs => return Some(false),
+        Thread::Gone | Thread::Hidden => return None,
+    }
+    // While threads end, the directory may leave others out.
+    const PASSES_MAX: usize = 100;
+    for _ in 0..PASSES_MAX {
+        let mut are_there = true;
+        for thread in std::fs::read_dir(process.join("task")).ok()? {
+            match thread_at(&thread.ok()?.path()) {
+                Thread::Exits => {}
+                Thread::Runs => return Some(false),
+                Thread::Gone => are_there = false,
+                Thread::Hidden => return None,
+            }
+        }
+        if are_there {
+            return Some(true);
+        }
+    }
+    None
+}
+
+/// What a thread does, by its directory in `/proc`.
+enum Thread {
+    Runs,
+    Exits,
+    /// It has ended.
+    Gone,
+    /// The kernel does not say.
+    Hidden,
+}
+
+fn thread_at(path: &Path) -> Thread {
     /// The kernel's flag of a thread that exits, in field 9 of its `stat` file.
     const EXITING: u64 = 4;
-    let is_exiting = |path: std::path::PathBuf| {
-        let text = crate::read_text(path.join("stat")).ok()?;
-        // The second field, the program's name, is in parentheses and may contain anything.
-        let (_, rest) = text.rsplit_once(')')?;
-        let flags = rest.split_whitespace().nth(6)?.parse::<u64>().ok()?;
-        Some(flags & EXITING != 0)
+    let stat = match crate::read_bytes(path.join("stat")) {
+        Ok(stat) => stat,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
+            return Thread::Gone;
+        }
+        Err(_) => return Thread::Hidden,
     };
-    let process = std::path::PathBuf::from(format!("/proc/{pid}"));
-    // Mostly the first thread tells. But it may have exited while the others go on.
-    if !is_exiting(process.clone())? {
-        return Some(false);
+    // The second field, the program's name, is in parentheses and may contain anything.
+    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);
+    let rest = str::from_utf8(&stat[behind..]).unwrap_or_default();
+    match rest.split_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok()) {
+        Some(flags) if flags & EXITING != 0 => Thread::Exits,
+        Some(_) => Thread::Runs,
+        None => Thread::Hidden,
     }
-    let mut threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();
-    Some(threads.all(|thread| is_exiting(thread.path()) != Some(false)))
 }
 
 /// Asks the kernel to kill this process when the thread that started it ends, for any reason.
@@ -221,7 +260,7 @@ mod tests {
         // a thread with the kernel's own call, and both threads use nothing else.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: as above. A child of `vfork` would be another process; this flag set makes a thread, which pauses.
+            // SAFETY: as above.
             unsafe { exit_behind_a_thread() };
         }
         let pid = u32::try_from(child).unwrap();

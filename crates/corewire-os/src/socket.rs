@@ -83,6 +83,7 @@ pub fn is_peer_ending(socket: impl AsFd, pid: u32, limit: Duration) -> bool {
     let life = match life_at(&socket) {
         Ok(life) => Ok(life),
         // Before Linux 6.5.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) && pid == 0 => return false,
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
             life_of(pid).map_err(|error| error.errno)
         }
@@ -220,12 +221,6 @@ impl Socket {
             (Err(_), Some(sent)) => Ok(sent),
             (Err(error), None) => Err(error).doing("watch the peer's process"),
         }
-    }
-
-    /// As [`is_peer_ending`], of the process that the kernel names as the peer's.
-    #[must_use]
-    pub fn is_peer_ending(&self, limit: Duration) -> bool {
-        is_peer_ending(&self.0, self.peer().map_or(0, |peer| peer.pid), limit)
     }
 
     /// True if the kernel says that the peer's process has ended. A child that it forked can hold its

@@ -163,6 +163,8 @@ pub enum Down {
     Closed,
     /// It did what it must not, and was cut off.
     CutOff(String),
+    /// Something failed on this side.
+    Failed(String),
 }
 
 /// A neighbour.
@@ -370,12 +372,13 @@ impl Node {
         };
         let reason = match how {
             Down::CutOff(why) => format!("{who} was cut off: {why}"),
+            Down::Failed(why) => format!("the link to {who} has failed: {why}"),
             _ if gone.is_leaving => format!("{who} has closed it"),
             Down::Died => format!("{who} has ended"),
             Down::Closed => format!("{who} has closed its connection"),
         };
         let end = match (gone.neighbour, how) {
-            (Neighbour::Monitor(_), _) => End::Lost,
+            (Neighbour::Monitor(_), _) | (_, Down::Failed(_)) => End::Lost,
             (_, Down::CutOff(_)) => End::Violation,
             (_, Down::Died) if !gone.is_leaving => End::Died,
             (_, Down::Died | Down::Closed) => End::Closed,

@@ -293,7 +293,12 @@ impl Sending {
                 };
                 match sent {
                     Err(SocketError::Os(_)) if !capabilities.all().is_empty() => Err(NotSent),
-                    // The porter sees what is wrong with the socket.
+                    Err(SocketError::Os(errno)) => {
+                        let why = format!("error {errno} of the system");
+                        self.cut_off(client, &format!("a message to it could not be sent: {why}"));
+                        Ok(())
+                    }
+                    // The porter sees that the socket is closed.
                     _ => Ok(()),
                 }
             }
@@ -439,10 +444,11 @@ impl Sending {
     /// must not wait for a reply, or miss an event without a word.
     #[cold]
     fn failed(&mut self, client: ClientId, error: &MessageError) {
-        use MessageError::{PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
-        if !matches!(error, PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer) {
-            self.cut_off(client, &format!("a message to it could not be sent: {error}"));
-        }
+        use MessageError::{Forked, PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
+        let (PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer | Forked) = error
+        else {
+            return self.cut_off(client, &format!("a message to it could not be sent: {error}"));
+        };
     }
 
     /// Takes note of messages that do not wait any more: they were sent, or could not be, or their client has gone. False
@@ -559,16 +565,15 @@ impl Sending {
             }
             Way::CutOff { .. } => return,
         };
-        if let Way::CutOff { peer, .. } = &end {
+        let refused = if let Way::CutOff { peer, .. } = &end { Some(*peer) } else { None };
+        // Its number stays taken: messages of it may still come.
+        row.way = end;
+        self.cut_off.push(client);
+        if let Some(peer) = refused {
             let frame =
                 Frame::new(Tag::control(client.binding(), Control::Refuse), reason.as_bytes());
-            let _ = self.put(client, *peer, frame, &Capabilities::new());
+            let _ = self.put(client, peer, frame, &Capabilities::new());
         }
-        if let Some(row) = self.clients.row(client) {
-            // Its number stays taken: messages of it may still come.
-            row.way = end;
-        }
-        self.cut_off.push(client);
     }
 }
 

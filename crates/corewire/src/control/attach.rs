@@ -545,7 +545,7 @@ impl ReceiverHalf for Attachment {
         }
     }
 
-    /// Tells the owner that the receiver leaves; otherwise the owner would count the hang-up as a death.
+    /// Tells the owner that the receiver leaves.
     fn leave(&self) {
         self.unwatch();
         // If this fails, the hang-up tells the owner.

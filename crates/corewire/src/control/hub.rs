@@ -196,13 +196,13 @@ impl Failures {
     /// Fewer failures may be due to a temporary lack of memory.
     const MAX: u32 = 16;
 
-    /// Adds a failure. True at the first one that is no temporary lack of memory. Waits for 1 ms, because the unread frame
-    /// makes the socket readable at once, and the control thread would loop.
+    /// Adds a failure. True at each one that is no temporary lack of memory: every 16th. Waits for 1 ms, because the unread
+    /// frame makes the socket readable at once, and the control thread would loop.
     pub(crate) fn add(&self) -> bool {
-        let count = self.0.load(Relaxed).saturating_add(1);
+        let count = self.0.load(Relaxed).wrapping_add(1);
         self.0.store(count, Relaxed);
         let _ = wait_readable(&[], Some(Instant::now() + Duration::from_millis(1)));
-        count == Self::MAX
+        count.is_multiple_of(Self::MAX)
     }
 
     /// Resets the count after a successful call.

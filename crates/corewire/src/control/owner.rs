@@ -18,6 +18,7 @@ use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{RowTable, Segment};
+use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::Lock;
@@ -85,10 +86,39 @@ struct Link {
     unanswered: Arc<Failures>,
     /// The receiver runs as this process's user.
     is_trusted: bool,
-    life: Descriptor,
+    life: Arc<Descriptor>,
+    /// The number of its process here.
+    seen_pid: u32,
     segment: Segment,
     readiness: Readiness,
     tokens: [Token; 2],
+}
+
+/// A receiver that has hung up without a frame: its process has died, or is just dying, or lives on without the channel, as
+/// after `exec`.
+struct HungUp {
+    life: Arc<Descriptor>,
+    seen_pid: u32,
+    is_trusted: bool,
+}
+
+impl HungUp {
+    /// What counts its end. May wait for a moment.
+    fn counter(&self) -> ControlCounter {
+        // This thread does not wait for a guest.
+        let limit = if self.is_trusted { ENDS_WITHIN } else { Duration::ZERO };
+        match process::is_ending(&*self.life, self.seen_pid, limit) {
+            true => ControlCounter::Deaths,
+            false => ControlCounter::Leaves,
+        }
+    }
+}
+
+impl Link {
+    fn hung_up(&self) -> HungUp {
+        let (life, seen_pid) = (Arc::clone(&self.life), self.seen_pid);
+        HungUp { life, seen_pid, is_trusted: self.is_trusted }
+    }
 }
 
 /// How a receiver that waits for its readiness descriptor is woken.
@@ -362,14 +392,15 @@ impl Owner {
         job(&self.segment, &rows)
     }
 
-    /// Reads a receiver's frames.
-    fn on_link(&self, row: u32, hung_up: bool) {
+    /// Reads a receiver's frames. If it has hung up without one, `how` says what counts that.
+    fn on_link(&self, row: u32, hung_up: bool, how: impl Fn(&HungUp) -> ControlCounter) {
         // The next event, which comes at once, handles the remaining frames.
         for _ in 0..REQUESTS_PER_TURN {
-            let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
-                Some(link) => (Arc::clone(&link.socket), link.is_trusted, Arc::clone(&link.unread)),
+            let (socket, unread, peer) = match lock(&self.state).links.get(&row) {
+                Some(link) => (Arc::clone(&link.socket), Arc::clone(&link.unread), link.hung_up()),
                 None => return,
             };
+            let is_trusted = peer.is_trusted;
             let received = socket.receive();
             if !matches!(received, Err(ReceiveError::Os(_))) {
                 unread.end();
@@ -399,7 +430,7 @@ impl Owner {
                     return self.drop_link(row, ControlCounter::Violations);
                 }
                 Err(ReceiveError::Closed) => {
-                    return self.drop_link(row, how_hung_up(&socket, is_trusted));
+                    return self.drop_link(row, how(&peer));
                 }
                 // This process had no free descriptor. The receiver is alive, and continues to read.
                 Err(ReceiveError::Descriptors) => {
@@ -411,7 +442,7 @@ impl Owner {
                 Err(ReceiveError::Os(error)) => {
                     let is_broken = unread.add();
                     if hung_up {
-                        return self.drop_link(row, how_hung_up(&socket, is_trusted));
+                        return self.drop_link(row, how(&peer));
                     }
                     match is_trusted {
                         true if is_broken => {
@@ -528,16 +559,17 @@ impl Handler for Owner {
     fn on_event(&self, token: Token, hung_up: bool) {
         let watched = lock(&self.state).watched.get(&token).copied();
         match watched {
-            Some(Watched::LinkSocket(row)) => self.on_link(row, hung_up),
+            Some(Watched::LinkSocket(row)) => self.on_link(row, hung_up, HungUp::counter),
             Some(Watched::LinkLife(row)) => {
                 // Perhaps it has left before its process has ended.
-                self.on_link(row, false);
+                self.on_link(row, false, |_| ControlCounter::Deaths);
                 if lock(&self.state).links.contains_key(&row) {
                     self.drop_link(row, ControlCounter::Deaths);
                 }
             }
-            Some(Watched::FollowerSocket(number) | Watched::FollowerLife(number)) => {
-                self.drop_follower(number);
+            Some(Watched::FollowerSocket(number)) => self.drop_follower(number, HungUp::counter),
+            Some(Watched::FollowerLife(number)) => {
+                self.drop_follower(number, |_| ControlCounter::Deaths);
             }
             Some(Watched::Invitation(waiter)) => {
                 self.remove_invitation(&mut lock(&self.state), waiter);
@@ -552,14 +584,6 @@ impl InChild for Owner {
     fn forked(&self) {
         self.shared.mark_forked();
     }
-}
-
-/// What counts the end of a receiver that has hung up without a frame: its process has died, or is just dying, or lives
-/// on without the channel, as after `exec`.
-fn how_hung_up(socket: &Socket, is_trusted: bool) -> ControlCounter {
-    // This thread does not wait for a guest.
-    let limit = if is_trusted { ENDS_WITHIN } else { Duration::ZERO };
-    if socket.is_peer_ending(limit) { ControlCounter::Deaths } else { ControlCounter::Leaves }
 }
 
 fn resources(error: &OsError) -> Reason {

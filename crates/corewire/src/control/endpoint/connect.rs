@@ -11,14 +11,16 @@ use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::SegmentError;
 use corewire_os::process::{self, effective_uid};
-use corewire_os::socket::{Peer as Who, Socket};
+use corewire_os::socket::{Peer as Who, Socket, is_peer_ending};
 use corewire_ring::Trusted;
 use corewire_ring::pair::PeerParts;
 use corewire_transfer::Remote;
 
 use super::rows::{Begun, Heard, Reservation, Unavailable};
 use super::{End, EndpointControl, Introduction, Linked, State, Unfit};
+use crate::control::ENDS_WITHIN;
 use crate::control::attach::{ANSWER_TIMEOUT, answer, ask, connect_to};
+use crate::control::domain::EAGAIN;
 use crate::control::hub::{Failures, Token};
 use crate::error::{ConnectError, JoinError};
 use crate::guard::lock;
@@ -58,7 +60,7 @@ impl EndpointControl {
             return Err(ConnectError::Forked);
         }
         let mut record = self.record_of(name)?;
-        let mut tries = 0;
+        let (mut tries, began) = (0, Instant::now());
         loop {
             let error = match self.link_with_that(name, &record) {
                 Ok(row) => {
@@ -71,7 +73,11 @@ impl EndpointControl {
                     tries += 1;
                     continue;
                 }
-                Err(Unlinked::Stale) => return Err(ConnectError::NotFound(name.clone())),
+                // It lives, and ends each of these links.
+                Err(Unlinked::Stale) => {
+                    let after = began.elapsed();
+                    return Err(ConnectError::NoAnswer { name: name.clone(), after, pid: 0 });
+                }
             };
             // It may have ended just now, and another one has its name.
             let next = self.record_of(name)?;
@@ -166,8 +172,17 @@ impl EndpointControl {
             incarnation: self.header.incarnation,
             target: incarnation,
         };
-        self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))??;
-        let (row_there, theirs, found, descriptors) = match answer(&socket, name)? {
+        // A process that lives may have given up the request, and takes another one.
+        let stale = |error: JoinError| match error {
+            JoinError::NotFound(_) if !is_peer_ending(&socket, who.pid, ENDS_WITHIN) => {
+                Unlinked::Stale
+            }
+            error => error.into(),
+        };
+        self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))?
+            .map_err(stale)?;
+        let answer = answer(&socket, name).map_err(stale)?;
+        let (row_there, theirs, found, descriptors) = match answer {
             (Frame::Paired { row, reservation, incarnation }, descriptors) => {
                 (row, reservation, incarnation, descriptors)
             }
@@ -237,7 +252,9 @@ impl EndpointControl {
         self.end_outlived(&mut state, incarnation, theirs);
         let (own, given_up) = state.rows.request(incarnation, theirs).map_err(|why| match why {
             Unavailable::Full => Reason::PeersFull { max: self.header.sizes.peers_max() },
-            Unavailable::Closed | Unavailable::Stale => Reason::NotFound,
+            Unavailable::Closed => Reason::NotFound,
+            // It has asked again, or this endpoint is linked with it already.
+            Unavailable::Stale => Reason::Resources { errno: EAGAIN.unsigned_abs() },
         })?;
         for (token, socket, _) in given_up {
             self.unwatch(&mut state, token, &socket);

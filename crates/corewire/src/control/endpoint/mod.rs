@@ -251,7 +251,13 @@ impl EndpointControl {
     /// Reads what a linked peer has sent on one socket. Returns how the peer has gone, if it has.
     fn read(&self, state: &mut State, row: u32, token: Token, socket: &Arc<Socket>) -> Option<End> {
         for _ in 0..FRAMES_PER_TURN {
-            match socket.receive() {
+            let received = socket.receive();
+            if !matches!(received, Err(ReceiveError::Os(_)))
+                && let Some((_, linked)) = state.rows.linked(row)
+            {
+                linked.unread.end();
+            }
+            match received {
                 Ok((Frame::Leave, _)) => return Some(End::Closed),
                 Ok((Frame::Done, _)) => self.acknowledge(state, row, socket),
                 Ok((Frame::Linked, _)) => self.is_known(state, row),

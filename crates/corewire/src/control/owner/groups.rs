@@ -17,7 +17,7 @@ use corewire_os::process;
 use corewire_os::socket::{Peer, Socket};
 
 use super::admission::Joining;
-use super::{Owner, State, Watched, how_hung_up, resources};
+use super::{HungUp, Owner, State, Watched, resources};
 use crate::control::domain::next_descriptor;
 use crate::control::hub::{Handler, Token};
 use crate::guard::lock;
@@ -46,6 +46,8 @@ struct FollowerLink {
     group: u32,
     socket: Arc<Socket>,
     life: Descriptor,
+    /// The number of its process here.
+    seen_pid: u32,
     tokens: [Token; 2],
 }
 
@@ -127,6 +129,7 @@ impl Owner {
         let life = socket
             .peer_life(next_descriptor(&mut descriptors))
             .map_err(|error| resources(&error))?;
+        let seen_pid = socket.peer().map_or(0, |peer| peer.pid);
         let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
         groups.last_follower = groups.last_follower.wrapping_add(1);
         let number = groups.last_follower;
@@ -141,7 +144,8 @@ impl Owner {
         }
         if let Some(groups) = &mut state.groups {
             let socket = Arc::clone(socket);
-            groups.followers.insert(number, FollowerLink { group, socket, life, tokens });
+            let follower = FollowerLink { group, socket, life, seen_pid, tokens };
+            groups.followers.insert(number, follower);
         }
         self.count(ControlCounter::Joins);
         // If the relay that the follower expects is not this one, the follower joins again, and its invitation stays
@@ -153,7 +157,7 @@ impl Owner {
     }
 
     /// Removes a follower that has left or died. Removes the orphan of its group with the last follower.
-    pub(super) fn drop_follower(&self, number: u32) {
+    pub(super) fn drop_follower(&self, number: u32, how: impl Fn(&HungUp) -> ControlCounter) {
         let mut state = lock(&self.state);
         let groups = state.groups.as_mut();
         let Some(follower) = groups.and_then(|groups| groups.followers.remove(&number)) else {
@@ -162,10 +166,12 @@ impl Owner {
         self.unwatch(&mut state, &follower.socket, &follower.life, follower.tokens);
         // The follower is removed whatever it has sent.
         let is_orderly = matches!(follower.socket.receive(), Ok((Frame::Leave, _)));
-        let has_left = is_orderly || how_hung_up(&follower.socket, true) == ControlCounter::Leaves;
-        self.count(if has_left { ControlCounter::Leaves } else { ControlCounter::Deaths });
         self.remove_unneeded_orphan(&mut state, follower.group);
         drop(state);
+        let FollowerLink { life, seen_pid, .. } = follower;
+        let peer = HungUp { life: Arc::new(life), seen_pid, is_trusted: true };
+        let has_left = is_orderly || how(&peer) == ControlCounter::Leaves;
+        self.count(if has_left { ControlCounter::Leaves } else { ControlCounter::Deaths });
         self.shared.nudge(&self.linux);
         if has_left {
             tell!(info, "a follower left", channel = self.name);
