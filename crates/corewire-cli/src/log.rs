@@ -4,11 +4,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use corewire::ChannelName;
+use corewire::{ChannelName, Domain};
 use corewire_group::{Decided, DecidedEntry, Decision, Group, GroupError, Salvaged, salvage_log};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
@@ -25,8 +25,14 @@ const READ_BYTES: usize = 64 << 10;
 const UNDECIDED_MAX: u64 = 1024;
 /// How often a call that waits looks whether a signal was caught.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long becoming a member may take.
+const JOIN_WITHIN: Duration = Duration::from_secs(60);
 /// How long the others may take to take this member's roles over.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// How long a wait for lines says nothing.
+const SAYS_AFTER: Duration = Duration::from_secs(1);
+/// How long members that run may take to say that they do.
+const ANSWER_WITHIN: Duration = Duration::from_millis(300);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,9 +91,10 @@ pub(crate) struct Args {
     /// Write each entry as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
-    /// Fail if this process is not a member after so many seconds
-    #[arg(long, value_name = "S", default_value_t = 60)]
-    timeout: u64,
+    /// Fail if this process is not a member after so many seconds, or if none of its lines is decided for so long [default:
+    /// 60 to become a member, and no limit for lines]
+    #[arg(long, value_name = "S")]
+    timeout: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -111,24 +118,82 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(file) = &args.file {
         group = group.file(file);
     }
-    let group = group.join_timeout(Duration::from_secs(args.timeout))?;
+    let group = group.join_timeout(args.timeout.map_or(JOIN_WITHIN, Duration::from_secs))?;
     let signals = Arc::new(Signals::catch()?);
     signals.begin();
     let printer = print(group.decided(args.from), args.json, Arc::clone(&signals))?;
-    let outcome = propose(&group, args, &mut input, &signals);
+    let waits = Waits { domain: &domain, args, signals: &signals };
+    let outcome = propose(&group, &waits, &mut input);
     let commands = group.own_commands();
     // What is lost is the majority, and no call can mend that.
-    let left = group.leave(LEAVE_WITHIN);
+    let leave_within = args.timeout.map_or(LEAVE_WITHIN, Duration::from_secs).min(LEAVE_WITHIN);
+    let left = group.leave(leave_within);
     let printed = printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)));
     if printed.is_err() || outcome.is_err() {
         say_what_is_decided(&commands);
     }
     printed?;
     outcome?;
-    if signals.caught().is_none() {
-        left?;
+    match left {
+        Err(GroupError::Timeout(_)) if signals.caught().is_none() => {
+            return Err(Failure::other(format!(
+                "the others have not taken this member's part over within {leave_within:?}{}",
+                waits.who_is_silent()
+            )));
+        }
+        left if signals.caught().is_none() => left?,
+        _ => {}
     }
     signals.end()
+}
+
+/// What a wait for the group needs, and looks at.
+struct Waits<'a> {
+    domain: &'a Domain,
+    args: &'a Args,
+    signals: &'a Signals,
+}
+
+impl Waits<'_> {
+    /// Waits until all lines are decided, or the command is to end.
+    fn flush(&self, group: &Group) -> Result<(), Failure> {
+        let limit = self.args.timeout.map(Duration::from_secs);
+        let (mut decided, mut since, mut has_said) = (0, Instant::now(), false);
+        while !self.signals.is_over() {
+            match group.flush(LOOK_EVERY) {
+                Err(GroupError::Timeout(_)) => {}
+                other => return Ok(other?),
+            }
+            let now = group.own_commands()?.1;
+            if now > decided {
+                (decided, since) = (now, Instant::now());
+            }
+            if !has_said && since.elapsed() >= SAYS_AFTER {
+                has_said = true;
+                let (name, silent) = (&self.args.name, self.who_is_silent());
+                output::note(format_args!("group {name}: waiting: lines are not decided{silent}"));
+            }
+            if let Some(limit) = limit.filter(|limit| since.elapsed() >= *limit) {
+                let (name, silent) = (&self.args.name, self.who_is_silent());
+                return Err(Failure::other(format!(
+                    "group {name}: no line was decided within {limit:?}{silent}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Which members do not answer, behind a colon; nothing if all do. Asks them.
+    fn who_is_silent(&self) -> String {
+        let groups = corewire_group::look(self.domain, ANSWER_WITHIN).unwrap_or_default();
+        let own = groups.into_iter().find(|group| group.name == self.args.name.as_str());
+        let silent = own.map(|group| group.silent).unwrap_or_default();
+        let places: Vec<_> = silent.iter().map(u8::to_string).collect();
+        match places.is_empty() {
+            true => String::new(),
+            false => format!(": the members at these places do not answer: {}", places.join(", ")),
+        }
+    }
 }
 
 /// After a failure: which lines of the input are in the log.
@@ -164,12 +229,8 @@ fn salvage(file: &Path, new: &Path) -> Result<(), Failure> {
 }
 
 /// Proposes the lines of the input, and stays as long as it is asked to.
-fn propose(
-    group: &Group,
-    args: &Args,
-    input: &mut Input,
-    signals: &Signals,
-) -> Result<(), Failure> {
+fn propose(group: &Group, waits: &Waits<'_>, input: &mut Input) -> Result<(), Failure> {
+    let signals = waits.signals;
     let mut buffer = vec![0; READ_BYTES];
     let mut splitter = Splitter::new(Records::Separated(b'\n'), group.largest_command());
     let mut count = 0;
@@ -177,7 +238,7 @@ fn propose(
         group.submit(line)?;
         count += 1;
         match count % UNDECIDED_MAX {
-            0 => flush(group, signals),
+            0 => waits.flush(group),
             _ => Ok(()),
         }
     };
@@ -189,19 +250,9 @@ fn propose(
         }
     }
     splitter.finish(&mut submit)?;
-    flush(group, signals)?;
-    if args.stay {
+    waits.flush(group)?;
+    if waits.args.stay {
         wait_readable(&[signals.descriptor()], None)?;
-    }
-    Ok(())
-}
-
-fn flush(group: &Group, signals: &Signals) -> Result<(), Failure> {
-    while !signals.is_over() {
-        match group.flush(LOOK_EVERY) {
-            Err(GroupError::Timeout(_)) => {}
-            other => return Ok(other?),
-        }
     }
     Ok(())
 }

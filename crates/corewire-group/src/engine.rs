@@ -19,6 +19,7 @@ use corewire::{
     Readiness, ReceiveError, Selector, SendError, SharedSender, SnapshotReceiver,
 };
 use corewire_os::event::{Bell, wait_readable};
+use corewire_os::locked::SharedLock;
 use corewire_os::process;
 
 use crate::agreement::Rules;
@@ -168,6 +169,9 @@ pub(crate) struct Engine {
     has_news: bool,
     /// What this member cannot go on after.
     failed: Option<GroupError>,
+    /// The lock that all processes of the group share, if it has a file.
+    lock: Option<SharedLock>,
+    is_leaving: bool,
 }
 
 /// What a member waits for.
@@ -189,7 +193,7 @@ impl Pause {
 }
 
 /// Starts a thread for a call that may wait for another process.
-fn in_thread(job: impl FnOnce() + Send + 'static) -> Result<(), GroupError> {
+pub(crate) fn in_thread(job: impl FnOnce() + Send + 'static) -> Result<(), GroupError> {
     let thread = std::thread::Builder::new().name("corewire-group-ask".to_owned());
     let job = move || {
         process::block_all_signals();
@@ -226,6 +230,8 @@ impl Engine {
             writer: None,
             writers: 0,
             failed: None,
+            lock: None,
+            is_leaving: false,
             reading: Reading::Reads,
             greetings: VecDeque::new(),
             unmarked: BTreeSet::new(),
@@ -260,6 +266,20 @@ impl Engine {
 
     pub(crate) fn lives(&self, member: Member) -> bool {
         !self.gone.contains(&member)
+    }
+
+    /// The group's file, while this process does not have the lock of its group.
+    pub(crate) fn lacks_lock(&self) -> Option<&FileId> {
+        self.file.as_ref().filter(|_| self.lock.is_none())
+    }
+
+    pub(crate) fn has_lock(&self) -> bool {
+        self.lacks_lock().is_none()
+    }
+
+    /// Keeps the lock as long as this process belongs to the group.
+    pub(crate) fn keep_lock(&mut self, lock: Option<SharedLock>) {
+        self.lock = lock;
     }
 
     pub(crate) fn is_member(&self) -> bool {
@@ -361,6 +381,9 @@ impl Engine {
         let ended: Vec<_> =
             view.members.iter().filter(|member| self.gone.contains(member)).collect();
         let has_majority = view.members.len() - ended.len() >= view.quorum();
+        if !self.is_member() && !self.is_leaving {
+            return Err(GroupError::Excluded(self.name.clone()));
+        }
         if !self.is_member() || has_majority && !self.replica.nobody_knows() {
             self.minority_since = None;
             return Ok(());
@@ -417,6 +440,7 @@ impl Engine {
     }
 
     pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
         self.handle(Input::Leave);
     }
 
@@ -647,6 +671,15 @@ impl Engine {
                         {
                             self.failed = Some(why.into());
                         }
+                        // Its process may live, and only the link has ended: the next attempt tells.
+                        (Some(Other { member, .. }), Some(place))
+                            if !matches!(why, MessageError::PeerDied { .. }) =>
+                        {
+                            if let Some(link) = member.and_then(|one| self.links.get_mut(&one)) {
+                                link.0 = None;
+                            }
+                            self.linking.insert(place, Linking::Again(Instant::now()));
+                        }
                         (Some(Other { member: Some(member), .. }), _) => self.ended(member),
                         // Another process may have come to its place meanwhile.
                         (Some(Other { before, .. }), Some(place)) => {
@@ -846,14 +879,9 @@ impl Engine {
             while let Some(frame) = queue.front() {
                 match self.endpoint.try_send(peer, FRAME_TAG, frame) {
                     Ok(()) => _ = queue.pop_front(),
-                    // Its end is reported by an event.
-                    Err(
-                        MessageError::PeerDied { .. }
-                        | MessageError::PeerLeft { .. }
-                        | MessageError::PeerCutOff { .. }
-                        | MessageError::UnknownPeer,
-                    ) => queue.clear(),
-                    // There is no room now, or no memory: nothing may be left out.
+                    Err(MessageError::PeerDied { .. }) => queue.clear(),
+                    // There is no room now, or no memory, or the link has ended, which an event reports: nothing may be
+                    // left out.
                     Err(_) => break,
                 }
                 has_any = true;

@@ -69,6 +69,9 @@ pub enum GroupError {
         /// The places of those that have ended.
         ended: String,
     },
+    /// The others go on without this process: they could reach neither it nor its name, and have taken it for ended.
+    #[error("group {0} goes on without this process, which it has taken for ended")]
+    Excluded(String),
     /// This process has left the group.
     #[error("this process has left group {0}")]
     Left(String),

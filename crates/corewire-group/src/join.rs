@@ -11,29 +11,40 @@
 //!
 //! If it dies, the kernel gives up the door. If all members die meanwhile, it founds the group.
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use corewire::{
     CreateError, Domain, EndpointError, JoinError, ListenError, Listener, SharedSender,
     SnapshotReceiver,
 };
 use corewire_os::event::{Bell, wait_readable};
-use corewire_os::random_u128;
+use corewire_os::locked::SharedLock;
+use corewire_os::{OsError, random_u128};
 
-use crate::engine::{Engine, channel_of, name_of, place_of};
+use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
-use crate::log_file::{FileId, Tell};
+use crate::log_file::{FileId, Tell, failed};
 use crate::member::{MEMBERS_MAX, Member};
+use crate::owner::words_of;
 
 /// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the
 /// acceptor.
 const EVICT_AFTER: Duration = Duration::from_millis(100);
+
+/// How often a call that waits for its channel looks whether it must say or end something.
+const LOOKS_AFTER: Duration = Duration::from_millis(50);
+/// How long processes that run may take to say that they do.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
+
+/// This process's ends of the group's channel.
+type Ends = (SharedSender, SnapshotReceiver);
 
 /// What a frame has besides its command, at most.
 const FRAME_BYTES: usize = 64;
@@ -95,8 +106,13 @@ impl<'a> Waits<'a> {
         Self { report, since: Instant::now(), has_said: false }
     }
 
+    /// Whether the call waits so long that it must say for what.
+    fn is_long(&self) -> bool {
+        self.since.elapsed() >= SAYS_AFTER
+    }
+
     fn look(&mut self, why: impl FnOnce() -> String) {
-        if !self.has_said && self.since.elapsed() >= SAYS_AFTER {
+        if !self.has_said && self.is_long() {
             self.has_said = true;
             (self.report.0)(&format!("waiting: {}", why()));
         }
@@ -186,8 +202,14 @@ impl GroupBuilder {
             }
         }
         let mut waits = Waits::new(&self.report);
-        while !engine.is_member() {
-            engine.found_if_alone()?;
+        while !engine.is_member() || !engine.has_lock() {
+            if let Some(file) = engine.lacks_lock() {
+                let taken = self.take_file(file)?;
+                engine.keep_lock(taken);
+            }
+            if engine.has_lock() {
+                engine.found_if_alone()?;
+            }
             waits.look(|| engine.waits_for());
             deadline.check(&self.name, || engine.waits_for())?;
             if !engine.turn()?
@@ -198,6 +220,18 @@ impl GroupBuilder {
         }
         drop(door);
         Ok(Group::new(&self.name, engine, bell, command_bytes_max)?)
+    }
+
+    /// Takes the lock that all processes of this group share, and no others: also while no member writes the file, it is
+    /// this group's. `None` if another group has it, or somebody is just looking. Does not wait.
+    fn take_file(&self, file: &FileId) -> Result<Option<SharedLock>, JoinGroupError> {
+        let (domain, lock) = (self.domain.directory(), file.lock());
+        let words = words_of(domain).map_err(failed("find", domain))?;
+        let words = format!("{words}{}\n", self.name);
+        match SharedLock::take(&lock, words.as_bytes(), Instant::now()) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            taken => Ok(taken.map_err(failed("lock", &lock))?),
+        }
     }
 
     fn take_door(&self, deadline: Deadline) -> Result<Listener, JoinGroupError> {
@@ -234,31 +268,84 @@ impl GroupBuilder {
         Err(JoinGroupError::Full(self.name.clone()))
     }
 
-    fn open_channel(
-        &self,
-        deadline: Deadline,
-    ) -> Result<(SharedSender, SnapshotReceiver), JoinGroupError> {
+    /// Opens the group's channel, in a thread of its own: the process that lets others in may be stopped.
+    fn open_channel(&self, deadline: Deadline) -> Result<Ends, JoinGroupError> {
+        let (opened, ends) = mpsc::channel();
+        let (builder, is_wanted) = (self.clone(), Arc::new(()));
+        let wanted = Arc::downgrade(&is_wanted);
+        in_thread(move || {
+            // If nobody waits any more, the channel is left again.
+            let _ = opened.send(builder.open_while(|| wanted.strong_count() > 0));
+        })?;
+        let mut waits = Waits::new(&self.report);
+        let mut why = None;
         loop {
+            let soon = Instant::now() + LOOKS_AFTER;
+            let until = deadline.at().into_iter().chain([soon]).min().unwrap_or(soon);
+            match ends.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Some(ends)) => return ends,
+                // The thread has panicked, which is reported.
+                Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let what = "open the channel of a group".into();
+                    let errno = rustix::io::Errno::CANCELED.raw_os_error();
+                    return Err(JoinGroupError::Os(OsError { what, errno }));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            // Asking takes a moment.
+            let ends_soon =
+                deadline.at().is_some_and(|at| at < Instant::now() + 2 * ANSWERS_WITHIN);
+            if why.is_none() && (waits.is_long() || ends_soon) {
+                why = Some(self.who_is_silent());
+            }
+            let why = || why.clone().unwrap_or_default();
+            waits.look(why);
+            deadline.check(&self.name, why)?;
+        }
+    }
+
+    /// Opens the group's channel, again and again while that is wanted. `None` if it is not any more.
+    fn open_while(&self, is_wanted: impl Fn() -> bool) -> Option<Result<Ends, JoinGroupError>> {
+        while is_wanted() {
             let builder = self.domain.sender(&channel_of(&self.name)).evict(EVICT_AFTER);
             let bytes = self.command_bytes_max.max(1) + FRAME_BYTES;
             let sender = builder.largest_message(bytes).receivers(4 * MEMBERS_MAX);
-            let why = || "the group's channel does not let this process in".to_owned();
             let sender = match sender.open_shared(2 * MEMBERS_MAX) {
-                // The process that lets others in has died.
+                // The process that lets others in has died, or is stopped.
                 Err(CreateError::NoHost { .. } | CreateError::Enter { .. }) => {
-                    deadline.check(&self.name, why)?;
                     std::thread::park_timeout(Duration::from_millis(1));
                     continue;
                 }
-                other => other?,
+                Err(error) => return Some(Err(error.into())),
+                Ok(sender) => sender,
             };
             match self.domain.receiver(&channel_of(&self.name)).snapshots().join() {
                 Err(JoinError::NotFound(_) | JoinError::NoAnswer { .. }) => {
-                    deadline.check(&self.name, why)?;
                     std::thread::park_timeout(Duration::from_millis(1));
                 }
-                other => return Ok((sender, other?)),
+                Err(error) => return Some(Err(error.into())),
+                Ok(receiver) => return Some(Ok((sender, receiver))),
             }
+        }
+        None
+    }
+
+    /// Which processes of the group do not answer. Asks them.
+    fn who_is_silent(&self) -> String {
+        let is_of_group =
+            |name: &str| name == channel_of(&self.name) || place_of(&self.name, name).is_some();
+        let seen = self.domain.observe_all(ANSWERS_WITHIN).unwrap_or_default();
+        let silent =
+            seen.iter().filter(|one| is_of_group(&one.name)).filter_map(|one| match one.observed {
+                Err(JoinError::NoAnswer { pid, .. }) if pid != 0 => Some(pid.to_string()),
+                _ => None,
+            });
+        let silent: Vec<_> = silent.collect::<BTreeSet<_>>().into_iter().collect();
+        let why = "the group's channel does not let this process in";
+        match &silent[..] {
+            [] => why.to_owned(),
+            [one] => format!("{why}: process {one} does not answer"),
+            more => format!("{why}: the processes {} do not answer", more.join(", ")),
         }
     }
 }

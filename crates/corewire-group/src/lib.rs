@@ -103,6 +103,7 @@ mod log_file;
 mod look;
 mod machine;
 mod member;
+mod owner;
 mod replica;
 
 #[cfg(feature = "test-hooks")]

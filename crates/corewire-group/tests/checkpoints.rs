@@ -4,6 +4,8 @@
 //! all kills. `COREWIRE_TORTURE_RESTORES` sets how often somebody is killed and all go on from a common state (default:
 //! 20), `COREWIRE_SEED` the seed. A process of this program is a rank if `COREWIRE_TORTURE_RANK` says so.
 
+mod given;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, exit};
@@ -12,28 +14,13 @@ use std::time::{Duration, Instant};
 
 use corewire::Domain;
 use corewire_group::{Computation, ComputationBuilder, ComputationError, Gathered};
+use given::{Random, given};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RANKS: usize = 4;
 const RANK: &str = "COREWIRE_TORTURE_RANK";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
-
-fn given(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// Numbers that repeat with their seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % end
-    }
-}
 
 /// A domain of its own, and a directory in it for checkpoints, which go with it.
 struct Scratch(PathBuf, Domain);

@@ -7,6 +7,7 @@ use corewire::Domain;
 use corewire_group::{
     Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated, StateMachine,
 };
+use corewire_os::locked::SharedLock;
 
 /// How long what must happen may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -175,6 +176,24 @@ fn a_log_in_a_file_outlives_its_members() {
     let snapshot = decided.next_timeout(PATIENCE).unwrap();
     assert_eq!(snapshot, Some(Decision::Snapshot { next: 8, state: b"eight".as_slice().into() }));
     assert_eq!(texts(&mut decided, 5), ["8", "9", "10", "11", "12"]);
+}
+
+#[test]
+fn a_file_is_its_groups_also_while_nobody_writes_it() {
+    let scratch = Scratch::new("between");
+    let file = scratch.0.join("orders");
+    let join = || Group::builder(&scratch.1, "log").file(&file).join_timeout(PATIENCE).unwrap();
+    let (first, others_of_it) = (join(), [join(), join()]);
+    let lock = scratch.0.join(".orders.corewire-lock");
+    let other = || Group::builder(&scratch.1, "other").file(&file);
+    // Whoever accepts has just ended, or is about to begin.
+    drop(first);
+    let refused = other().join_timeout(Duration::from_millis(50)).unwrap_err().to_string();
+    assert!(refused.contains("another process has"), "{refused}");
+    assert!(SharedLock::take(&lock, b"others", Instant::now()).unwrap().is_none());
+    drop(others_of_it);
+    assert!(SharedLock::take(&lock, b"others", Instant::now()).unwrap().is_some());
+    other().join_timeout(PATIENCE).unwrap();
 }
 
 #[test]

@@ -12,15 +12,20 @@
 //!
 //! A process of this program is a member if `COREWIRE_STOPS_MEMBER` says so.
 
+mod given;
+mod members;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_group::{Decision, Group};
+use corewire_group::Decision;
+use given::{Random, given};
+use members::{join, now_ms};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long. Longer than any stop.
@@ -30,44 +35,13 @@ const MEMBER: &str = "COREWIRE_STOPS_MEMBER";
 const DIRECTORY: &str = "COREWIRE_STOPS_DIRECTORY";
 const FILE: &str = "COREWIRE_STOPS_FILE";
 
-fn given(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// Numbers that repeat with their seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % end
-    }
-}
-
-/// Milliseconds of the system's clock, which all processes share.
-fn now_ms() -> f64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    now.as_secs_f64() * 1e3
-}
-
-fn join(directory: &Path, file: Option<&Path>) -> Group {
-    let domain = Domain::open_at(directory).unwrap();
-    let builder = Group::builder(&domain, "log");
-    let builder = match file {
-        Some(file) => builder.file(file),
-        None => builder,
-    };
-    builder.join_timeout(LIMIT).unwrap()
-}
-
 /// A member. Writes `J` with its place, `V` with number, place of the leader and of the acceptor of each view, `D index
 /// command` for each entry, and `A index milliseconds command` for each of its own commands when it is decided. Leaves when
 /// its standard input ends.
 fn be_member(label: &str) -> ! {
     let directory = PathBuf::from(std::env::var_os(DIRECTORY).unwrap());
-    let group = join(&directory, std::env::var_os(FILE).map(PathBuf::from).as_deref());
+    let domain = Domain::open_at(&directory).unwrap();
+    let group = join(&domain, std::env::var_os(FILE).map(PathBuf::from).as_deref(), LIMIT);
     println!("J {}", group.member());
     let is_leaving = std::sync::atomic::AtomicBool::new(false);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -289,10 +263,23 @@ impl Scene {
     fn wait_for(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let until = Instant::now() + LIMIT;
         while !is_so(self) {
-            let places: Vec<_> = self.processes.values().map(|process| process.place).collect();
-            assert!(Instant::now() < until, "{what}: {places:?}, stopped {:?}", self.stopped);
+            assert!(Instant::now() < until, "{what}: {}", self.seen());
             self.hear(Duration::from_millis(100));
         }
+    }
+
+    /// What is known of the processes, and what they say of themselves.
+    fn seen(&self) -> String {
+        let now = now_ms();
+        let known = self.processes.iter().map(|(id, process)| {
+            let ago = process.last.map(|last| (now - last).round());
+            let pid = process.child.id();
+            format!("{id}: process {pid} at {:?}, last answered {ago:?} ms ago", process.place)
+        });
+        let known: Vec<_> = known.collect();
+        let domain = Domain::open_at(&self.directory).unwrap();
+        let seen = corewire_group::look(&domain, Duration::from_secs(1));
+        format!("{known:#?}, stopped {:?}, {seen:#?}", self.stopped)
     }
 
     fn hear_for(&mut self, time: Duration) {
@@ -394,7 +381,8 @@ impl Scene {
 
     /// A process that joins in the end gets everything that anybody has ever seen.
     fn end(&mut self) {
-        let group = join(&self.directory, self.file.as_deref());
+        let domain = Domain::open_at(&self.directory).unwrap();
+        let group = join(&domain, self.file.as_deref(), LIMIT);
         let last = usize::try_from(group.propose_timeout(b"end", LIMIT).unwrap()).unwrap();
         let all: Vec<_> = group.decided(0).take(last + 1).collect();
         while let Ok((id, line)) = self.lines.1.try_recv() {

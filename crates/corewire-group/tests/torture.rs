@@ -9,6 +9,9 @@
 //!
 //! A process of this program is a member if `COREWIRE_TORTURE_MEMBER` says so.
 
+mod given;
+mod members;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +20,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_group::{Decision, Group};
+use corewire_group::Decision;
+use given::{Random, given};
+use members::{join, now_ms};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -28,42 +33,11 @@ const MEMBER: &str = "COREWIRE_TORTURE_MEMBER";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
 const FILE: &str = "COREWIRE_TORTURE_FILE";
 
-fn given(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// Numbers that repeat with their seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % end
-    }
-}
-
-/// Milliseconds of the system's clock, which all processes share.
-fn now_ms() -> f64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    now.as_secs_f64() * 1e3
-}
-
-fn join(domain: &Domain, file: Option<&Path>) -> Group {
-    let builder = Group::builder(domain, "log");
-    let builder = match file {
-        Some(file) => builder.file(file),
-        None => builder,
-    };
-    builder.join_timeout(LIMIT).unwrap()
-}
-
 /// A member: writes `J`, then `D index command` for each entry, and `A index milliseconds command` for each of its own
 /// commands when it is decided.
 fn be_member(directory: &Path, label: &str) -> ! {
     let domain = Domain::open_at(directory).unwrap();
-    let group = join(&domain, std::env::var_os(FILE).map(PathBuf::from).as_deref());
+    let group = join(&domain, std::env::var_os(FILE).map(PathBuf::from).as_deref(), LIMIT);
     println!("J {}", group.member());
     // The whole log each time would take all the time.
     let mut decided = group.decided(group.seen().unwrap().decided.saturating_sub(200));
@@ -326,7 +300,7 @@ impl Scene {
     /// A process that joins in the end gets everything that anybody has ever seen.
     fn end(&mut self) {
         let domain = Domain::open_at(&self.directory).unwrap();
-        let group = join(&domain, self.file.as_deref());
+        let group = join(&domain, self.file.as_deref(), LIMIT);
         let last = usize::try_from(group.propose_timeout(b"end", LIMIT).unwrap()).unwrap();
         let all: Vec<_> = group.decided(0).take(last + 1).collect();
         while let Ok(line) = self.lines.1.try_recv() {

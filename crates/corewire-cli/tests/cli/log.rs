@@ -69,6 +69,27 @@ fn a_member_says_when_its_group_has_lost_its_majority() {
 }
 
 #[test]
+fn a_newcomer_says_who_does_not_answer_and_ends_in_time() {
+    let scratch = Scratch::new("log-silent");
+    // The first one lets others in, the second one leads.
+    let members = [stay(&scratch), stay(&scratch)];
+    let silent = [format!("process {} does not answer", members[0].id()), "answer: 1".to_owned()];
+    for (member, silent) in members.iter().zip(silent) {
+        member.signal(Signal::STOP);
+        let refused = scratch.run("log orders --timeout 2");
+        member.signal(Signal::CONT);
+        refused.expect_code(1);
+        assert_eq!(refused.errors.matches(&silent).count(), 2, "{}", refused.errors);
+        assert!(refused.errors.contains("waiting: "), "{}", refused.errors);
+        assert!(refused.errors.contains("within 2s"), "{}", refused.errors);
+    }
+    for member in members {
+        member.signal(Signal::TERM);
+        member.finish();
+    }
+}
+
+#[test]
 fn ls_shows_the_members_with_their_roles() {
     let scratch = Scratch::new("log-ls");
     let staying = [stay(&scratch), stay(&scratch), stay(&scratch)];

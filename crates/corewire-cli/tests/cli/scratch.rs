@@ -92,6 +92,11 @@ impl Running {
         rustix::process::kill_process(process, signal).unwrap();
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut running = Self::start_unread(command);
         let output = running.child.stdout.take().unwrap();

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use corewire_os::locked::SharedLock;
 use corewire_os::process::effective_uid;
-use corewire_os::{random_u128, read_text};
+use corewire_os::random_u128;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::part::{Mark, recovery_line};
 use crate::frame::{Command, decode, encode};
 use crate::log_file::{is_random, sync_directory};
+use crate::owner::words_of;
 
 const MAGIC: &[u8; 16] = b"a checkpoint\0\0\0\0";
 const VERSION: u32 = 1;
@@ -71,6 +72,11 @@ pub enum CheckpointFileError {
         /// The file with the lock.
         lock: PathBuf,
     },
+    /// While the computation ran, somebody has removed or replaced its lock, or the directory: others may write there.
+    #[error(
+        "the lock in {0:?}, or the directory, was removed or replaced while the computation ran"
+    )]
+    Replaced(PathBuf),
     /// Other users could read or replace what is in the directory.
     #[error(
         "{directory:?} belongs to user {owner} with mode {mode:o}: it must belong to this user ({user}), and no other one may write in it (chmod go-w)"
@@ -152,18 +158,11 @@ pub(super) struct Files {
     name: String,
     rank: usize,
     ranks: usize,
-    _lock: Arc<SharedLock>,
+    lock: Arc<SharedLock>,
 }
 
 /// How long another process may be about to take or give up the lock.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
-
-/// Which domain this is, on which boot of which machine.
-fn words_of(domain: &Path) -> io::Result<String> {
-    let is = domain.metadata()?;
-    let boot = read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    Ok(format!("{} {} {}\n", is.dev(), is.ino(), boot.trim()))
-}
 
 /// Opens a checkpoint; anything but a file is none.
 fn open_regular(path: &Path) -> Result<File, CheckpointFileError> {
@@ -216,7 +215,8 @@ impl Files {
         made.map_err(failed("make", directory))?;
         let is = directory.metadata().map_err(failed("find", directory))?;
         let (owner, mode, user) = (is.uid(), is.mode() & 0o7777, effective_uid());
-        let directory = directory.to_owned();
+        // By whatever path: a link may lead elsewhere by then.
+        let directory = std::fs::canonicalize(directory).map_err(failed("find", directory))?;
         if owner != user || mode & 0o022 != 0 {
             return Err(CheckpointFileError::Directory { directory, owner, mode, user });
         }
@@ -229,7 +229,15 @@ impl Files {
         let Some(taken) = taken.map_err(failed("lock", &lock))? else {
             return Err(CheckpointFileError::InUse { name, directory, lock });
         };
-        Ok(Self { directory, name, rank, ranks, _lock: Arc::new(taken) })
+        Ok(Self { directory, name, rank, ranks, lock: Arc::new(taken) })
+    }
+
+    /// The lock is that of the directory's processes as long as its file is where it was.
+    fn check_lock(&self) -> Result<(), CheckpointFileError> {
+        match self.lock.is_there().map_err(failed("find", &self.directory))? {
+            true => Ok(()),
+            false => Err(CheckpointFileError::Replaced(self.directory.clone())),
+        }
     }
 
     /// What the names of this rank's files begin with until they are whole.
@@ -302,6 +310,7 @@ impl Files {
             let (directory, rank) = (self.directory.clone(), self.rank);
             return Err(CheckpointFileError::Missing { directory, rank, line });
         }
+        self.check_lock()?;
         for number in numbers.into_iter().filter(|number| *number > first.unwrap_or(0)) {
             let path = self.path(self.rank, number);
             std::fs::remove_file(&path).map_err(failed("remove", &path))?;
@@ -313,7 +322,12 @@ impl Files {
     fn read(&self, number: u64) -> Result<Checkpoint, CheckpointFileError> {
         let path = self.path(self.rank, number);
         let mut bytes = Vec::new();
-        open_regular(&path)?.read_to_end(&mut bytes).map_err(failed("read", &path))?;
+        let mut file = open_regular(&path)?;
+        let length = file.metadata().map_err(failed("read", &path))?.len();
+        // A longer one than memory holds is none that was written.
+        let room = usize::try_from(length).ok().and_then(|length| bytes.try_reserve(length).ok());
+        room.ok_or_else(|| CheckpointFileError::Damaged(path.clone()))?;
+        file.read_to_end(&mut bytes).map_err(failed("read", &path))?;
         let (first, at) = self.first(&path, &bytes, self.rank)?;
         let sum = bytes.get(32..36).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
         if first.mark.number != number || sum != bytes.get(at..).map(crc32fast::hash) {
@@ -337,7 +351,11 @@ impl Files {
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let first = bytes[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let whole = (HEADER_BYTES as u64).saturating_add(first).min(length);
-        bytes.resize(usize::try_from(whole).unwrap_or(HEADER_BYTES), 0);
+        let whole = usize::try_from(whole).unwrap_or(HEADER_BYTES);
+        if bytes.try_reserve(whole - HEADER_BYTES).is_err() {
+            return Err(CheckpointFileError::Damaged(path));
+        }
+        bytes.resize(whole, 0);
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let (first, _) = self.first(&path, &bytes, rank)?;
         match first.mark.number == number {
@@ -431,6 +449,7 @@ impl Files {
         let written = written.and_then(|()| file.sync_all());
         let named = written
             .map_err(failed_to_write)
+            .and_then(|()| self.check_lock())
             .and_then(|()| std::fs::rename(&new, &path).map_err(failed("name", &path)));
         if named.is_err() {
             let _ = std::fs::remove_file(&new);

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use corewire::{
-    ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer, Selector, Wait,
+    ChannelName, ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer,
+    Selector, Wait,
 };
 use corewire_os::random_u128;
 use serde::{Deserialize, Serialize};
@@ -120,6 +121,8 @@ impl ComputationBuilder {
         if self.rank >= self.ranks {
             return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
+        // It is a part of names of files, too.
+        ChannelName::new(&name_of(&self.name, self.rank)).map_err(EndpointError::from)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         let files = Files::open(

@@ -104,6 +104,11 @@ pub enum LogFileError {
     /// A process of another group has it, or one that is stopped.
     #[error("another process has {0:?}")]
     InUse(PathBuf),
+    /// The file has version 1 of the format, and is to be written anew, which would leave the old log at its other names.
+    #[error(
+        "{0:?} must be converted, and has other names (hard links), which would keep the old log: remove them"
+    )]
+    Linked(PathBuf),
     /// While the group lived, somebody has removed the file, or put another one in its place, or has cut it.
     #[error("{0:?} was removed or replaced, or was cut, while its group lived")]
     Replaced(PathBuf),
@@ -145,6 +150,15 @@ impl FileId {
     pub(crate) fn path(&self) -> PathBuf {
         OsString::from_vec(self.path.clone()).into()
     }
+
+    /// The file beside it whose lock all processes of the group share.
+    pub(crate) fn lock(&self) -> PathBuf {
+        let path = self.path();
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(".corewire-lock");
+        path.with_file_name(name)
+    }
 }
 
 fn directory_of(path: &Path) -> &Path {
@@ -154,7 +168,7 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-fn failed<'a>(
+pub(crate) fn failed<'a>(
     what: &'static str,
     path: &'a Path,
 ) -> impl Fn(io::Error) -> LogFileError + Copy + 'a {
@@ -276,6 +290,9 @@ impl LogFile {
         new::sweep(&log.path);
         log.cut(length, tell, "what is not whole")?;
         if is_old {
+            if log.file.names().map_err(failed("find", &log.path))? > 1 {
+                return Err(LogFileError::Linked(log.path.clone()));
+            }
             log.rewrite(None)?;
         }
         // The process that wrote it may have ended before it was on the disk.
