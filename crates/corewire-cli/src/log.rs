@@ -29,6 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
 /// How long the others may take to take this member's roles over.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// How long a command that is over waits for the reader of its output.
+const PRINTS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a wait for lines says nothing.
 const SAYS_AFTER: Duration = Duration::from_secs(1);
 /// How long members that run may take to say that they do.
@@ -128,7 +130,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // What is lost is the majority, and no call can mend that.
     let leave_within = args.timeout.map_or(LEAVE_WITHIN, Duration::from_secs).min(LEAVE_WITHIN);
     let left = group.leave(leave_within);
-    let printed = printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)));
+    let is_over = outcome.is_err() || signals.caught().is_some();
+    let printed = finish(printer, is_over);
     if printed.is_err() || outcome.is_err() {
         say_what_is_decided(&commands);
     }
@@ -194,6 +197,21 @@ impl Waits<'_> {
             false => format!(": the members at these places do not answer: {}", places.join(", ")),
         }
     }
+}
+
+/// Waits until what is decided is written; when the command is over for another reason, not for a reader that is slow.
+fn finish(printer: JoinHandle<Result<(), Failure>>, is_over: bool) -> Result<(), Failure> {
+    let until = Instant::now() + PRINTS_WITHIN;
+    while is_over && !printer.is_finished() {
+        if Instant::now() >= until {
+            output::note(format_args!(
+                "what was decided last is not written: the reader of standard output does not read"
+            ));
+            return Ok(());
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    printer.join().unwrap_or_else(|_| Err(Failure::quiet(1)))
 }
 
 /// After a failure: which lines of the input are in the log.

@@ -33,6 +33,8 @@ use crate::replica::{Input, Output, Publication, Replica, WAITS};
 
 /// How long a view may be on its way from a living member to this one.
 const LATER_VIEW_WITHIN: Duration = Duration::from_secs(1);
+/// How often members are asked what they know meanwhile.
+const LOOKS_AFTER: Duration = Duration::from_millis(100);
 /// How long what a member waits for may not come before it looks who else can do it: at first, and after it has looked in
 /// vain. Each member waits a bit longer than another one, so that they do not all propose at the same time.
 const LATE_AFTER: Duration = Duration::from_millis(200);
@@ -172,6 +174,9 @@ pub(crate) struct Engine {
     /// The lock that all processes of the group share, if it has a file.
     lock: Option<SharedLock>,
     is_leaving: bool,
+    /// Members that have said, since too many have ended, that they know of no later view; and when they were asked.
+    knows_no_later: BTreeSet<Member>,
+    looked_at: Option<Instant>,
 }
 
 /// What a member waits for.
@@ -193,17 +198,15 @@ impl Pause {
 }
 
 /// Starts a thread for a call that may wait for another process.
-pub(crate) fn in_thread(job: impl FnOnce() + Send + 'static) -> Result<(), GroupError> {
+pub(crate) fn in_thread(job: impl FnOnce() + Send + 'static) -> Result<(), OsError> {
     let thread = std::thread::Builder::new().name("corewire-group-ask".to_owned());
     let job = move || {
         process::block_all_signals();
         job();
     };
-    thread.spawn(job).map(drop).map_err(|error| {
-        GroupError::Os(OsError {
-            what: "start a thread of a group".into(),
-            errno: error.raw_os_error().unwrap_or_default(),
-        })
+    thread.spawn(job).map(drop).map_err(|error| OsError {
+        what: "start a thread of a group".into(),
+        errno: error.raw_os_error().unwrap_or_default(),
     })
 }
 
@@ -231,6 +234,8 @@ impl Engine {
             writers: 0,
             failed: None,
             lock: None,
+            knows_no_later: BTreeSet::new(),
+            looked_at: None,
             is_leaving: false,
             reading: Reading::Reads,
             greetings: VecDeque::new(),
@@ -375,12 +380,13 @@ impl Engine {
     }
 
     /// Nothing can be decided any more: too many members of the view have ended. They may have left, and a later view be
-    /// on its way: so this must last.
+    /// on its way: so this must last, and all members that live must say that they know of none. One of them may be stopped.
     pub(crate) fn check_majority(&mut self) -> Result<(), GroupError> {
         let view = self.replica.view();
-        let ended: Vec<_> =
-            view.members.iter().filter(|member| self.gone.contains(member)).collect();
-        let has_majority = view.members.len() - ended.len() >= view.quorum();
+        let (members, quorum) = (view.members.len(), view.quorum());
+        let ended: Vec<Member> =
+            view.members.iter().filter(|member| self.gone.contains(member)).copied().collect();
+        let has_majority = members - ended.len() >= quorum;
         if !self.is_member() && !self.is_leaving {
             return Err(GroupError::Excluded(self.name.clone()));
         }
@@ -388,15 +394,29 @@ impl Engine {
             self.minority_since = None;
             return Ok(());
         }
-        if self.minority_since.get_or_insert_with(Instant::now).elapsed() < LATER_VIEW_WITHIN {
+        let lives = |member: &&Member| **member != self.me && !self.gone.contains(member);
+        let others: Vec<Member> = view.members.iter().filter(lives).copied().collect();
+        let now = Instant::now();
+        if self.minority_since.is_none() {
+            self.minority_since = Some(now);
+            self.knows_no_later.clear();
+        }
+        if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= LOOKS_AFTER) {
+            self.looked_at = Some(now);
+            for other in &others {
+                if let Some(&(Some(peer), _)) = self.links.get(other) {
+                    self.tell(peer, &Frame::Look);
+                }
+            }
+        }
+        let lasts = self
+            .minority_since
+            .is_some_and(|at| now.saturating_duration_since(at) >= LATER_VIEW_WITHIN);
+        if !lasts || !others.iter().all(|other| self.knows_no_later.contains(other)) {
             return Ok(());
         }
         let places: Vec<_> = ended.iter().map(|member| member.place.to_string()).collect();
-        Err(GroupError::Lost {
-            name: self.name.clone(),
-            of: view.members.len(),
-            ended: places.join(", "),
-        })
+        Err(GroupError::Lost { name: self.name.clone(), of: members, ended: places.join(", ") })
     }
 
     /// Wants this decided. Returns the number of the command among this member's.
@@ -571,7 +591,8 @@ impl Engine {
                 joined.and_then(|receiver| receiver.readiness().map(|_| Box::new(receiver)));
             let _ = answers.send(Answer::Rejoined(ready));
             bell.ring();
-        })
+        })?;
+        Ok(())
     }
 
     // Links.
@@ -589,7 +610,8 @@ impl Engine {
                 let _ = answers.send(Answer::NotLinked(place, error));
                 bell.ring();
             }
-        })
+        })?;
+        Ok(())
     }
 
     fn not_linked(&mut self, place: u8, error: &ConnectError) {
@@ -712,6 +734,11 @@ impl Engine {
             }
             (Frame::Failed(why), Some(member)) if self.file.is_some() => {
                 self.failed = Some(GroupError::FileOfAll { place: member.place, why });
+            }
+            (Frame::Seen(seen), Some(member)) => {
+                if seen.view.number <= self.replica.view().number {
+                    self.knows_no_later.insert(member);
+                }
             }
             (Frame::Look, _) => {
                 let seen = self.seen();

@@ -29,6 +29,14 @@ pub enum JoinGroupError {
         /// What it waited for.
         why: String,
     },
+    /// The group's name is too long: the names of its members begin with it.
+    #[error("group name of {asked} bytes: at most {max} are possible")]
+    Name {
+        /// The name's length in bytes.
+        asked: usize,
+        /// The maximum.
+        max: usize,
+    },
     /// The name cannot be used, or memory or descriptors are short.
     #[error(transparent)]
     Listen(#[from] ListenError),

@@ -38,6 +38,8 @@ use crate::owner::words_of;
 /// acceptor.
 const EVICT_AFTER: Duration = Duration::from_millis(100);
 
+/// The longest name of an endpoint.
+const NAME_BYTES_MAX: usize = 100;
 /// How often a call that waits for its channel looks whether it must say or end something.
 const LOOKS_AFTER: Duration = Duration::from_millis(50);
 /// How long processes that run may take to say that they do.
@@ -185,6 +187,11 @@ impl GroupBuilder {
     }
 
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
+        let longest = name_of("", u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX)).len();
+        let (asked, max) = (self.name.len(), NAME_BYTES_MAX - longest);
+        if asked > max {
+            return Err(JoinGroupError::Name { asked, max });
+        }
         let file = self.file.as_deref().map(FileId::of).transpose()?;
         let door = self.take_door(deadline)?;
         let (place, endpoint) = self.take_place()?;

@@ -179,6 +179,15 @@ fn a_log_in_a_file_outlives_its_members() {
 }
 
 #[test]
+fn the_name_of_a_group_leaves_room_for_its_members() {
+    let scratch = Scratch::new("names");
+    let join = |bytes: usize| Group::builder(&scratch.1, &"x".repeat(bytes)).join_timeout(PATIENCE);
+    join(90).unwrap().propose(b"one").unwrap();
+    let refused = join(91).unwrap_err().to_string();
+    assert_eq!(refused, "group name of 91 bytes: at most 90 are possible");
+}
+
+#[test]
 fn a_file_is_its_groups_also_while_nobody_writes_it() {
     let scratch = Scratch::new("between");
     let file = scratch.0.join("orders");

@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fdatasync, fstat, fsync, ftruncate, open};
+use rustix::fs::{
+    FileType, Mode, OFlags, SeekFrom, Stat, fdatasync, fstat, fsync, ftruncate, open, seek,
+};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use crate::fork::Descriptor;
@@ -140,6 +142,23 @@ impl LockedFile {
         Ok(u64::try_from(self.stat()?.st_size).unwrap_or(0))
     }
 
+    /// The end of the last byte from `from` on that the file system has: behind it are only zeros that nobody wrote, as many
+    /// as the length says. The length, where the file system does not know.
+    ///
+    /// # Errors
+    /// The error of the failed call.
+    pub fn data_end(&self, from: u64) -> io::Result<u64> {
+        let length = self.length()?;
+        let mut end = from.min(length);
+        loop {
+            match seek(&self.0, SeekFrom::Data(end)) {
+                Ok(data) => end = seek(&self.0, SeekFrom::Hole(data))?,
+                Err(Errno::NXIO) => return Ok(end),
+                Err(_) => return Ok(length),
+            }
+        }
+    }
+
     /// Does `path` lead to this file?
     ///
     /// # Errors
@@ -254,6 +273,21 @@ mod tests {
         assert!(LockedFile::open(&link).is_err(), "links are not followed");
         assert!(LockedFile::open(Path::new("/dev/null")).is_err(), "no regular file");
         std::fs::remove_file(&link).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_has_written_at_the_end_is_known() {
+        let name = format!("corewire-os-holes-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let file = LockedFile::create_new(&path).unwrap();
+        file.write_all_at(b"content", 0).unwrap();
+        file.write_all_at(b"more", 1 << 30).unwrap();
+        file.set_length(1 << 40).unwrap();
+        let end = file.data_end(7).unwrap();
+        assert!(end >= (1 << 30) + 4 && (end < 1 << 31 || end == 1 << 40), "{end}");
+        assert_eq!(file.data_end(1 << 40).unwrap(), 1 << 40);
         std::fs::remove_file(&path).unwrap();
     }
 

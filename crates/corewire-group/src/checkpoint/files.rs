@@ -612,6 +612,27 @@ mod tests {
     }
 
     #[test]
+    fn a_computation_whose_lock_or_directory_is_gone_writes_nothing_more() {
+        let scratch = Scratch::new("replaced");
+        let files = scratch.files(0);
+        files.write(&checkpoint(1)).unwrap();
+        std::fs::remove_file(scratch.0.join("heat.lock")).unwrap();
+        let is_replaced =
+            |done: Result<(), _>| matches!(done, Err(CheckpointFileError::Replaced(_)));
+        assert!(is_replaced(files.write(&checkpoint(2))));
+        assert!(is_replaced(files.restore(0).map(drop)));
+        // Another domain has the lock by now.
+        let other = Files::open(&scratch.0, Path::new("/"), "heat", 0, 2, None).unwrap();
+        assert!(is_replaced(files.write(&checkpoint(2))));
+        assert_eq!(other.newest().unwrap(), 1);
+        let moved = scratch.0.with_extension("moved");
+        std::fs::rename(&scratch.0, &moved).unwrap();
+        std::fs::create_dir(&scratch.0).unwrap();
+        assert!(is_replaced(other.write(&checkpoint(2))));
+        std::fs::remove_dir_all(&moved).unwrap();
+    }
+
+    #[test]
     fn another_domain_other_users_and_links_are_kept_out() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let scratch = Scratch::new("kept-out");

@@ -9,7 +9,9 @@
 //! A rank that ends before the third step, or begins again, is met anew: nothing has changed. One that ends in the third step
 //! lets all meet again.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use corewire::{
@@ -23,6 +25,7 @@ use super::ComputationError;
 use super::computation::{AGREED, Computation, DONE, FINISHED, HELLO, MESSAGE, REQUEST, Restored};
 use super::files::{Checkpoint, Files};
 use super::part::{Part, PartRules, recovery_line};
+use crate::engine::in_thread;
 use crate::frame::{decode, encode};
 
 /// How long the call looks for a rank that is not there before it does something else.
@@ -164,7 +167,9 @@ impl ComputationBuilder {
         let hello = Hello { ranks: self.ranks, directory, life, newest };
         let others = (0..self.ranks).map(|_| Other::default()).collect();
         let files = files.clone();
-        Ok(Meeting { builder: self, endpoint, files, hello, others, agrees: None, done: None })
+        let (linking, linked) = (BTreeSet::new(), mpsc::channel());
+        let (agrees, done) = (None, None);
+        Ok(Meeting { builder: self, endpoint, files, hello, others, linking, linked, agrees, done })
     }
 }
 
@@ -172,6 +177,9 @@ impl ComputationBuilder {
 fn name_of(computation: &str, rank: usize) -> String {
     format!("{computation}.rank.{rank}")
 }
+
+/// How linking with a rank has ended.
+type Linked = (usize, Result<(), ConnectError>);
 
 /// A rank that meets the others.
 struct Meeting<'a> {
@@ -181,6 +189,9 @@ struct Meeting<'a> {
     hello: Hello,
     /// By rank; the own one is empty.
     others: Vec<Other>,
+    /// Ranks with which a thread is linking this one, and how such attempts end.
+    linking: BTreeSet<usize>,
+    linked: (mpsc::Sender<Linked>, mpsc::Receiver<Linked>),
     /// With which processes this one agrees.
     agrees: Option<Vec<u64>>,
     /// What it has restored.
@@ -236,23 +247,38 @@ impl Meeting<'_> {
         (rank < self.builder.ranks && rank != self.builder.rank).then_some(rank)
     }
 
+    /// Links with the ranks that are there, with each in a thread of its own: one may be stopped.
     fn look_for_others(&mut self) -> Result<(), ComputationError> {
-        for rank in self.ranks() {
-            if self.others[rank].peer.is_some() {
-                continue;
-            }
-            let name = name_of(&self.builder.name, rank);
-            match self.endpoint.peer_when_created(&name, Some(LOOK_FOR)) {
-                Ok(peer) => _ = self.met(rank, peer)?,
-                // It is not there yet, ends, or is stopped.
+        while let Ok((rank, linked)) = self.linked.1.try_recv() {
+            self.linking.remove(&rank);
+            match linked {
+                // It is not there, ends, or is stopped.
                 Err(
-                    ConnectError::NotCreated { .. }
-                    | ConnectError::NotFound(_)
+                    ConnectError::NotFound(_)
                     | ConnectError::NoAnswer { .. }
                     | ConnectError::Refused { .. },
-                ) => {}
+                )
+                | Ok(()) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        let is_missing =
+            |rank: &usize| self.others[*rank].peer.is_none() && !self.linking.contains(rank);
+        let missing: Vec<_> = self.ranks().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let there = self.builder.domain.endpoints().unwrap_or_default();
+        for rank in missing {
+            let name = name_of(&self.builder.name, rank);
+            if !there.iter().any(|one| one.as_str() == name) {
+                continue;
+            }
+            self.linking.insert(rank);
+            let (connector, linked) = (self.endpoint.connector(), self.linked.0.clone());
+            in_thread(move || {
+                let _ = linked.send((rank, connector.connect(&name)));
+            })?;
         }
         Ok(())
     }

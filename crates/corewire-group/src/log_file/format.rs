@@ -179,7 +179,9 @@ impl Marks {
     ) -> io::Result<Option<u64>> {
         let mut words = BufReader::with_capacity(1 << 20, At { file, at });
         let mut bytes = Vec::new();
-        for place in (at..end).step_by(8) {
+        // No record begins in zeros.
+        let last = file.data_end(at)?.min(end);
+        for place in (at..last).step_by(8) {
             let mut word_there = [0; 8];
             if words.read_exact(&mut word_there).is_err() {
                 break;

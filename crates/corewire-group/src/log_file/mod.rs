@@ -378,6 +378,7 @@ impl LogFile {
         let mut last = from;
         let mut at = from;
         let failed_to_read = failed("read", &self.path);
+        let end = self.file.data_end(from).map_err(failed_to_read)?.min(end);
         while at < end {
             let count = self.file.read_at(&mut bytes, at).map_err(failed_to_read)?;
             let read = bytes.get(..count).filter(|read| !read.is_empty());

@@ -1,6 +1,6 @@
 //! The file of a log: what is read back, what is damage, what is cut and kept.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::member::Member;
@@ -188,6 +188,22 @@ fn nothing_that_was_on_the_disk_is_lost_without_an_error() {
             }
         }
     }
+}
+
+#[test]
+fn a_terabyte_that_nobody_wrote_is_cut_at_once() {
+    let scratch = Scratch::new("hole");
+    let mut file = open(&scratch.log());
+    file.append(entries(1..=3)).unwrap();
+    drop(file);
+    let file = OpenOptions::new().write(true).open(scratch.log()).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let at = Arc::clone(&told);
+    let tell = move |text: &str| at.lock().unwrap().push(text.to_owned());
+    assert_eq!(load_with(&scratch.log(), &tell).unwrap(), (3, vec![1, 2, 3]));
+    let told = told.lock().unwrap().join("; ");
+    assert!(told.contains("cut 1099511") && told.contains("only zeros"), "{told}");
 }
 
 #[test]
