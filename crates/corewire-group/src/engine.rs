@@ -174,6 +174,8 @@ pub(crate) struct Engine {
     /// The lock that all processes of the group share, if it has a file.
     lock: Option<SharedLock>,
     is_leaving: bool,
+    /// Why places are not linked, other than that their processes do not answer.
+    why_not: BTreeMap<u8, String>,
     /// Members that have said, since too many have ended, that they know of no later view; and when they were asked.
     knows_no_later: BTreeSet<Member>,
     looked_at: Option<Instant>,
@@ -235,6 +237,7 @@ impl Engine {
             failed: None,
             lock: None,
             knows_no_later: BTreeSet::new(),
+            why_not: BTreeMap::new(),
             looked_at: None,
             is_leaving: false,
             reading: Reading::Reads,
@@ -367,9 +370,14 @@ impl Engine {
 
     /// What a joining process waits for.
     pub(crate) fn waits_for(&self) -> String {
-        let places: Vec<_> = self.linking.keys().map(u8::to_string).collect();
+        let place = |place: &u8| match self.why_not.get(place) {
+            Some(why) => format!("{place} ({why})"),
+            None => place.to_string(),
+        };
+        let places: Vec<_> = self.linking.keys().map(place).collect();
         if let Some(file) = &self.file
             && self.replica.is_orphaned()
+            && places.is_empty()
         {
             return format!("another process has {}", file.path().display());
         }
@@ -619,6 +627,7 @@ impl Engine {
             return;
         }
         self.linking.remove(&place);
+        self.why_not.remove(&place);
         match error {
             // It has ended.
             ConnectError::NotFound(_) => {
@@ -626,8 +635,13 @@ impl Engine {
                     self.ended(member);
                 }
             }
-            // It is stopped, or has no room now.
-            _ => _ = self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER)),
+            // It is stopped, or it or this process has no room now.
+            _ => {
+                if !matches!(error, ConnectError::NoAnswer { .. }) {
+                    self.why_not.insert(place, error.to_string());
+                }
+                self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER));
+            }
         }
     }
 

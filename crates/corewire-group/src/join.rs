@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -278,11 +278,12 @@ impl GroupBuilder {
     /// Opens the group's channel, in a thread of its own: the process that lets others in may be stopped.
     fn open_channel(&self, deadline: Deadline) -> Result<Ends, JoinGroupError> {
         let (opened, ends) = mpsc::channel();
-        let (builder, is_wanted) = (self.clone(), Arc::new(()));
-        let wanted = Arc::downgrade(&is_wanted);
+        // Why the last attempt failed. The thread ends when nobody waits for it any more.
+        let why_not = Arc::new(Mutex::new(String::new()));
+        let (builder, wanted) = (self.clone(), Arc::downgrade(&why_not));
         in_thread(move || {
             // If nobody waits any more, the channel is left again.
-            let _ = opened.send(builder.open_while(|| wanted.strong_count() > 0));
+            let _ = opened.send(builder.open_while(&wanted));
         })?;
         let mut waits = Waits::new(&self.report);
         let mut why = None;
@@ -303,7 +304,8 @@ impl GroupBuilder {
             let ends_soon =
                 deadline.at().is_some_and(|at| at < Instant::now() + 2 * ANSWERS_WITHIN);
             if why.is_none() && (waits.is_long() || ends_soon) {
-                why = Some(self.who_is_silent());
+                let why_not = why_not.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                why = Some(self.who_is_silent(&why_not));
             }
             let why = || why.clone().unwrap_or_default();
             waits.look(why);
@@ -311,24 +313,30 @@ impl GroupBuilder {
         }
     }
 
-    /// Opens the group's channel, again and again while that is wanted. `None` if it is not any more.
-    fn open_while(&self, is_wanted: impl Fn() -> bool) -> Option<Result<Ends, JoinGroupError>> {
-        while is_wanted() {
+    /// Opens the group's channel, again and again while somebody wants to know why that failed. `None` if nobody does.
+    fn open_while(&self, why_not: &Weak<Mutex<String>>) -> Option<Result<Ends, JoinGroupError>> {
+        let failed = |error: &dyn fmt::Display| {
+            if let Some(why_not) = why_not.upgrade() {
+                *why_not.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        };
+        while why_not.strong_count() > 0 {
             let builder = self.domain.sender(&channel_of(&self.name)).evict(EVICT_AFTER);
             let bytes = self.command_bytes_max.max(1) + FRAME_BYTES;
             let sender = builder.largest_message(bytes).receivers(4 * MEMBERS_MAX);
             let sender = match sender.open_shared(2 * MEMBERS_MAX) {
                 // The process that lets others in has died, or is stopped.
-                Err(CreateError::NoHost { .. } | CreateError::Enter { .. }) => {
-                    std::thread::park_timeout(Duration::from_millis(1));
+                Err(error @ (CreateError::NoHost { .. } | CreateError::Enter { .. })) => {
+                    failed(&error);
                     continue;
                 }
                 Err(error) => return Some(Err(error.into())),
                 Ok(sender) => sender,
             };
             match self.domain.receiver(&channel_of(&self.name)).snapshots().join() {
-                Err(JoinError::NotFound(_) | JoinError::NoAnswer { .. }) => {
-                    std::thread::park_timeout(Duration::from_millis(1));
+                Err(error @ (JoinError::NotFound(_) | JoinError::NoAnswer { .. })) => {
+                    failed(&error)
                 }
                 Err(error) => return Some(Err(error.into())),
                 Ok(receiver) => return Some(Ok((sender, receiver))),
@@ -337,8 +345,8 @@ impl GroupBuilder {
         None
     }
 
-    /// Which processes of the group do not answer. Asks them.
-    fn who_is_silent(&self) -> String {
+    /// Which processes of the group do not answer; if all do, why the last attempt failed. Asks them.
+    fn who_is_silent(&self, why_not: &str) -> String {
         let is_of_group =
             |name: &str| name == channel_of(&self.name) || place_of(&self.name, name).is_some();
         let seen = self.domain.observe_all(ANSWERS_WITHIN).unwrap_or_default();
@@ -350,7 +358,8 @@ impl GroupBuilder {
         let silent: Vec<_> = silent.collect::<BTreeSet<_>>().into_iter().collect();
         let why = "the group's channel does not let this process in";
         match &silent[..] {
-            [] => why.to_owned(),
+            [] if why_not.is_empty() => why.to_owned(),
+            [] => format!("{why}: {why_not}"),
             [one] => format!("{why}: process {one} does not answer"),
             more => format!("{why}: the processes {} do not answer", more.join(", ")),
         }

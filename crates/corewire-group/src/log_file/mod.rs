@@ -101,6 +101,9 @@ pub enum LogFileError {
         /// The first entry that is lost.
         next: u64,
     },
+    /// Both headers are damaged: nothing can be copied. The file was not changed.
+    #[error("both headers of {0:?} are damaged: nothing can be read of it")]
+    Headers(PathBuf),
     /// A process of another group has it, or one that is stopped.
     #[error("another process has {0:?}")]
     InUse(PathBuf),

@@ -70,7 +70,7 @@ impl New {
         let mut name = prefix_of(path);
         name.push(format!("{:016x}", random >> 64));
         let name = directory_of(path).join(name);
-        let file = LockedFile::create_new(&name).map_err(failed("write", &name))?;
+        let file = LockedFile::create_new(&name).map_err(failed("make", path))?;
         let name = Name(name);
         let bytes = random.to_le_bytes();
         let marks = Marks { mark: word(&bytes, 0), seed: word(&bytes, 4) };
@@ -78,7 +78,7 @@ impl New {
         let (path, gathered) = (path.to_owned(), Vec::new());
         let new = Self { path, name, file, header, gathered, length: FIRST, next: 0 };
         if let Some(old) = old {
-            new.file.take_mode_of(old).map_err(failed("write", &new.name.0))?;
+            new.file.take_mode_of(old).map_err(failed("make", &new.path))?;
         }
         Ok(new)
     }
@@ -96,7 +96,7 @@ impl New {
 
     fn flush(&mut self) -> Result<(), LogFileError> {
         let written = self.file.write_all_at(&self.gathered, self.length);
-        written.map_err(failed("write", &self.name.0))?;
+        written.map_err(failed("write", &self.path))?;
         self.length += self.gathered.len() as u64;
         self.gathered.clear();
         Ok(())
@@ -111,7 +111,7 @@ impl New {
         // Both headers: an old one could be taken for the other.
         let written = written.and_then(|()| self.header.write_next(&self.file, self.length));
         let written = written.and_then(|()| self.file.sync_all());
-        written.map_err(failed("write", &self.name.0))?;
+        written.map_err(failed("write", &self.path))?;
         let named = match replaces {
             true => fs::rename(&self.name.0, &self.path),
             false => match fs::hard_link(&self.name.0, &self.path) {

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 use super::format::{At, Beginning, Content};
 use super::new::New;
 use super::{LogFileError, failed, open_locked};
@@ -44,12 +46,14 @@ pub struct Salvaged {
 /// process has it.
 pub fn salvage_log(from: &Path, to: &Path) -> Result<Salvaged, LogFileError> {
     let path = from.to_owned();
+    // Joining follows a link, too.
+    let from = &std::fs::canonicalize(from).map_err(failed("find", from))?;
     let file = open_locked(from)?.ok_or(LogFileError::InUse(path.clone()))?;
     let failed_to_read = failed("read", from);
     let header = match Beginning::read(&file).map_err(failed_to_read)? {
         Beginning::Log(header) | Beginning::Old(header) => header,
         Beginning::Version(found) => return Err(LogFileError::Version { path, found }),
-        Beginning::Damaged => return Err(LogFileError::Damaged { path, at: 0, next: 0 }),
+        Beginning::Damaged => return Err(LogFileError::Headers(path)),
         Beginning::Empty => return Err(LogFileError::Empty(path)),
         Beginning::Other => return Err(LogFileError::NotALog(path)),
     };
@@ -88,10 +92,11 @@ pub fn salvage_log(from: &Path, to: &Path) -> Result<Salvaged, LogFileError> {
     salvaged.skipped_bytes += end.saturating_sub(at);
     match new.finish(false)? {
         Some(_) => Ok(salvaged),
-        None => Err(LogFileError::Os {
-            what: "make",
-            path: to.to_owned(),
-            errno: rustix::io::Errno::EXIST.raw_os_error(),
-        }),
+        None => {
+            let is_there = to.symlink_metadata().is_ok();
+            let error = if is_there { Errno::EXIST } else { Errno::NOENT };
+            let (path, errno) = (to.to_owned(), error.raw_os_error());
+            Err(LogFileError::Os { what: "make", path, errno })
+        }
     }
 }
