@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
 /// How long the others may take to take this member's roles over.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+const LEAVE_WITHIN_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// How long a command that is over waits for the reader of its output.
 const PRINTS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a wait for lines says nothing.
@@ -128,7 +129,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let outcome = propose(&group, &waits, &mut input);
     let commands = group.own_commands();
     // What is lost is the majority, and no call can mend that.
-    let leave_within = args.timeout.map_or(LEAVE_WITHIN, Duration::from_secs).min(LEAVE_WITHIN);
+    let leave_within = match &outcome {
+        Ok(()) => args.timeout.map_or(LEAVE_WITHIN, Duration::from_secs).min(LEAVE_WITHIN),
+        // It has waited already.
+        Err(_) => LEAVE_WITHIN_AFTER_FAILURE,
+    };
     let left = group.leave(leave_within);
     let is_over = outcome.is_err() || signals.caught().is_some();
     let printed = finish(printer, is_over);
