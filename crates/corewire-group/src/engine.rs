@@ -749,10 +749,8 @@ impl Engine {
             (Frame::Failed(why), Some(member)) if self.file.is_some() => {
                 self.failed = Some(GroupError::FileOfAll { place: member.place, why });
             }
-            (Frame::Seen(seen), Some(member)) => {
-                if seen.view.number <= self.replica.view().number {
-                    self.knows_no_later.insert(member);
-                }
+            (Frame::Seen(seen), Some(member)) if seen.view.number <= self.replica.view().number => {
+                self.knows_no_later.insert(member);
             }
             (Frame::Look, _) => {
                 let seen = self.seen();

@@ -173,12 +173,12 @@ impl LockedFile {
         }
     }
 
-    /// How many names it has: hard links.
+    /// Whether it has several names: hard links.
     ///
     /// # Errors
     /// The error of the failed call.
-    pub fn names(&self) -> io::Result<u64> {
-        Ok(u64::from(self.stat()?.st_nlink))
+    pub fn has_other_names(&self) -> io::Result<bool> {
+        Ok(self.stat()?.st_nlink > 1)
     }
 
     /// Reads from `at` on. Returns how many bytes; 0 at the end.

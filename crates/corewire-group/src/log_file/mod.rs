@@ -293,7 +293,7 @@ impl LogFile {
         new::sweep(&log.path);
         log.cut(length, tell, "what is not whole")?;
         if is_old {
-            if log.file.names().map_err(failed("find", &log.path))? > 1 {
+            if log.file.has_other_names().map_err(failed("find", &log.path))? {
                 return Err(LogFileError::Linked(log.path.clone()));
             }
             log.rewrite(None)?;
