@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
 /// How long the others may take to take this member's roles over.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// The same, once the command has failed.
 const LEAVE_WITHIN_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// How long a command that is over waits for the reader of its output.
 const PRINTS_WITHIN: Duration = Duration::from_secs(1);
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Err(_) => LEAVE_WITHIN_AFTER_FAILURE,
     };
     let left = group.leave(leave_within);
-    let is_over = outcome.is_err() || signals.caught().is_some();
+    let is_over = outcome.is_err() || left.is_err() || signals.caught().is_some();
     let printed = finish(printer, is_over);
     if printed.is_err() || outcome.is_err() {
         say_what_is_decided(&commands);
@@ -210,7 +211,7 @@ fn finish(printer: JoinHandle<Result<(), Failure>>, is_over: bool) -> Result<(),
     while is_over && !printer.is_finished() {
         if Instant::now() >= until {
             output::note(format_args!(
-                "what was decided last is not written: the reader of standard output does not read"
+                "what was decided last is not all written: standard output has not taken it within {PRINTS_WITHIN:?}"
             ));
             return Ok(());
         }
