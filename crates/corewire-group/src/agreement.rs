@@ -181,6 +181,10 @@ pub enum Broken {
     KeepsRolesApart,
     /// Whoever knows a later view says so when it is asked.
     TellsTheLaterView,
+    /// Who has a new link says again what may be lost with the old one.
+    SaysAgain,
+    /// A leader with a new link to the acceptor begins again in a view of its own.
+    LeaderBeginsAgain,
 }
 
 macro_rules! rules {
@@ -214,6 +218,8 @@ rules! {
     replaces_silent_acceptors => KeepsALivingAcceptor;
     unites_roles => KeepsRolesApart;
     keeps_views_secret => TellsTheLaterView;
+    trusts_new_links => SaysAgain;
+    leads_on => LeaderBeginsAgain;
 }
 
 #[cfg(feature = "test-hooks")]

@@ -77,8 +77,8 @@ enum Linking {
 
 /// A thread's answer.
 enum Answer {
-    /// There is no link with the process at this place.
-    NotLinked(u8, ConnectError),
+    /// There is a link with the process at this place, or not.
+    Linked(u8, Result<(), ConnectError>),
     /// The channel has taken this member in again, or not.
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
     /// How far the file is written, as this writer says.
@@ -104,10 +104,20 @@ struct Unpublished {
 
 /// The other end of a link.
 struct Other {
+    place: Option<u8>,
     /// Who it is, once it has said so.
     member: Option<Member>,
     /// Who may have been at its place when it came.
     before: Vec<Member>,
+}
+
+/// What is said to a member.
+#[derive(Default)]
+struct Link {
+    /// None between two links, and before the first one.
+    peer: Option<Peer>,
+    has_been: bool,
+    unsent: VecDeque<Vec<u8>>,
 }
 
 /// Whether this member gets what is published.
@@ -146,8 +156,8 @@ pub(crate) struct Engine {
     reading: Reading,
     /// Who is at the other end of each link.
     peers: BTreeMap<Peer, Other>,
-    /// The link to each member, and what is not sent yet. Of one that has no link, too.
-    links: BTreeMap<Member, (Option<Peer>, VecDeque<Vec<u8>>)>,
+    /// Of each member, also of one that has no link.
+    links: BTreeMap<Member, Link>,
     linking: BTreeMap<u8, Linking>,
     /// What links have not had room for: who this member is.
     greetings: VecDeque<(Peer, Vec<u8>)>,
@@ -163,8 +173,8 @@ pub(crate) struct Engine {
     places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
     frame: Vec<u8>,
-    /// Since when it has known of no view of which a majority lives.
-    minority_since: Option<Instant>,
+    /// The number of its view, if too few of its members live, and since when.
+    minority: Option<(u64, Instant)>,
     /// What it waits for.
     waits: [Option<Waiting>; WAITS],
     /// Something has happened.
@@ -172,7 +182,7 @@ pub(crate) struct Engine {
     /// What this member cannot go on after.
     failed: Option<GroupError>,
     /// The lock that all processes of the group share, if it has a file.
-    lock: Option<SharedLock>,
+    lock: Option<Arc<SharedLock>>,
     is_leaving: bool,
     /// Why places are not linked, other than that their processes do not answer.
     why_not: BTreeMap<u8, String>,
@@ -254,7 +264,7 @@ impl Engine {
             unpublished: VecDeque::new(),
             answers,
             answered,
-            minority_since: None,
+            minority: None,
             bell,
             places: BTreeMap::new(),
             own_count: 0,
@@ -285,9 +295,16 @@ impl Engine {
         self.lacks_lock().is_none()
     }
 
-    /// Keeps the lock as long as this process belongs to the group.
+    /// Keeps the lock as long as this process belongs to the group. It asks the members that it has met so far to take it in:
+    /// without the lock, another group may have the file.
     pub(crate) fn keep_lock(&mut self, lock: Option<SharedLock>) {
-        self.lock = lock;
+        self.lock = lock.map(Arc::new);
+        if self.lock.is_some() {
+            let met = self.links.iter().filter(|(_, link)| link.has_been);
+            for member in met.map(|(member, _)| *member).collect::<Vec<_>>() {
+                self.handle(Input::Met(member));
+            }
+        }
     }
 
     pub(crate) fn is_member(&self) -> bool {
@@ -305,9 +322,10 @@ impl Engine {
         if !is_alone || !matches!(self.founding, Founding::No) {
             return Ok(());
         }
-        let loaded = match &self.file {
-            None => None,
-            Some(file) => match LogFile::load(&file.path(), &*self.report)? {
+        let loaded = match (&self.file, &self.lock) {
+            (None, _) => None,
+            (Some(_), None) => return Ok(()),
+            (Some(file), Some(lock)) => match LogFile::load(&file.path(), lock, &*self.report)? {
                 // A process that was its acceptor is about to end.
                 None => return Ok(()),
                 loaded => loaded,
@@ -338,7 +356,7 @@ impl Engine {
 
     /// Starts the thread that writes the group's file.
     fn write_with(&mut self, file: Option<LogFile>) -> Result<(), GroupError> {
-        let Some(id) = &self.file else { return Ok(()) };
+        let (Some(id), Some(lock)) = (&self.file, &self.lock) else { return Ok(()) };
         let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
         self.writers += 1;
         let number = self.writers;
@@ -347,7 +365,7 @@ impl Engine {
             bell.ring();
         };
         let report = Arc::clone(&self.report);
-        self.writer = Some(Writer::start(id.path(), file, report, tell)?);
+        self.writer = Some(Writer::start(id.path(), Arc::clone(lock), file, report, tell)?);
         Ok(())
     }
 
@@ -376,8 +394,7 @@ impl Engine {
         };
         let places: Vec<_> = self.linking.keys().map(place).collect();
         if let Some(file) = &self.file
-            && self.replica.is_orphaned()
-            && places.is_empty()
+            && (self.lock.is_none() || self.replica.is_orphaned() && places.is_empty())
         {
             return format!("another process has {}", file.path().display());
         }
@@ -388,10 +405,11 @@ impl Engine {
     }
 
     /// Nothing can be decided any more: too many members of the view have ended. They may have left, and a later view be
-    /// on its way: so this must last, and all members that live must say that they know of none. One of them may be stopped.
+    /// on its way: so this must last, and all processes of the group that live must say that they know of none. One of them
+    /// may be stopped.
     pub(crate) fn check_majority(&mut self) -> Result<(), GroupError> {
         let view = self.replica.view();
-        let (members, quorum) = (view.members.len(), view.quorum());
+        let (members, quorum, number) = (view.members.len(), view.quorum(), view.number);
         let ended: Vec<Member> =
             view.members.iter().filter(|member| self.gone.contains(member)).copied().collect();
         let has_majority = members - ended.len() >= quorum;
@@ -399,32 +417,47 @@ impl Engine {
             return Err(GroupError::Excluded(self.name.clone()));
         }
         if !self.is_member() || has_majority && !self.replica.nobody_knows() {
-            self.minority_since = None;
+            self.minority = None;
             return Ok(());
         }
-        let lives = |member: &&Member| **member != self.me && !self.gone.contains(member);
-        let others: Vec<Member> = view.members.iter().filter(lives).copied().collect();
         let now = Instant::now();
-        if self.minority_since.is_none() {
-            self.minority_since = Some(now);
-            self.knows_no_later.clear();
-        }
+        let since = match self.minority {
+            Some((of, since)) if of == number => since,
+            _ => {
+                self.knows_no_later.clear();
+                now
+            }
+        };
+        self.minority = Some((number, since));
         if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= LOOKS_AFTER) {
             self.looked_at = Some(now);
-            for other in &others {
-                if let Some(&(Some(peer), _)) = self.links.get(other) {
-                    self.tell(peer, &Frame::Look);
-                }
-            }
+            self.look_for_later_views();
         }
-        let lasts = self
-            .minority_since
-            .is_some_and(|at| now.saturating_duration_since(at) >= LATER_VIEW_WITHIN);
-        if !lasts || !others.iter().all(|other| self.knows_no_later.contains(other)) {
+        let others = self.replica.view().members.iter().chain(self.links.keys());
+        let mut others = others.filter(|one| **one != self.me && !self.gone.contains(one));
+        let lasts = now.saturating_duration_since(since) >= LATER_VIEW_WITHIN;
+        let all_have_said =
+            self.linking.is_empty() && others.all(|other| self.knows_no_later.contains(other));
+        if !lasts || !all_have_said {
             return Ok(());
         }
         let places: Vec<_> = ended.iter().map(|member| member.place.to_string()).collect();
         Err(GroupError::Lost { name: self.name.clone(), of: members, ended: places.join(", ") })
+    }
+
+    /// Asks all processes of the group which view they know, also those that this member has not met yet.
+    fn look_for_later_views(&mut self) {
+        // A directory that cannot be read now is read again.
+        for name in self.domain.endpoints().unwrap_or_default() {
+            let place = place_of(&self.name, name.as_str());
+            let is_here = self.peers.values().any(|other| other.place == place);
+            if let Some(place) = place.filter(|_| !is_here) {
+                self.link(place);
+            }
+        }
+        for peer in self.links.values().filter_map(|link| link.peer).collect::<Vec<_>>() {
+            self.tell(peer, &Frame::Look);
+        }
     }
 
     /// Wants this decided. Returns the number of the command among this member's.
@@ -548,7 +581,8 @@ impl Engine {
         while let Ok(answer) = self.answered.try_recv() {
             has_any = true;
             match answer {
-                Answer::NotLinked(place, error) => self.not_linked(place, &error),
+                Answer::Linked(place, Ok(())) => self.linked(place),
+                Answer::Linked(place, Err(error)) => self.not_linked(place, &error),
                 Answer::Rejoined(Ok(receiver)) => {
                     self.receiver = *receiver;
                     self.reading = Reading::Rejoined;
@@ -573,7 +607,7 @@ impl Engine {
         let due: Vec<u8> = due.map(|(place, _)| *place).collect();
         for place in due {
             self.linking.remove(&place);
-            self.link(place)?;
+            self.link(place);
         }
         Ok(has_any)
     }
@@ -605,21 +639,33 @@ impl Engine {
 
     // Links.
 
-    /// Links with the process at this place, in a thread of its own: it may be stopped.
-    pub(crate) fn link(&mut self, place: u8) -> Result<(), GroupError> {
+    /// Links with the process at this place, in a thread of its own: it may be stopped. Without a thread now, later.
+    pub(crate) fn link(&mut self, place: u8) {
         if place == self.me.place || self.linking.contains_key(&place) {
-            return Ok(());
+            return;
         }
         self.linking.insert(place, Linking::Asked);
         let (connector, name) = (self.connector.clone(), name_of(&self.name, place));
         let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
-        in_thread(move || {
-            if let Err(error) = connector.connect(&name) {
-                let _ = answers.send(Answer::NotLinked(place, error));
-                bell.ring();
-            }
-        })?;
-        Ok(())
+        let started = in_thread(move || {
+            let _ = answers.send(Answer::Linked(place, connector.connect(&name).map(drop)));
+            bell.ring();
+        });
+        if started.is_err() {
+            self.link_again(place);
+        }
+    }
+
+    fn link_again(&mut self, place: u8) {
+        self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER));
+    }
+
+    /// There is a link, maybe the one that has been there before.
+    fn linked(&mut self, place: u8) {
+        let has_met = |other: &Other| other.place == Some(place) && other.member.is_some();
+        if self.linking.get(&place) == Some(&Linking::Asked) && self.peers.values().any(has_met) {
+            self.linking.remove(&place);
+        }
     }
 
     fn not_linked(&mut self, place: u8, error: &ConnectError) {
@@ -640,7 +686,7 @@ impl Engine {
                 if !matches!(error, ConnectError::NoAnswer { .. }) {
                     self.why_not.insert(place, error.to_string());
                 }
-                self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER));
+                self.link_again(place);
             }
         }
     }
@@ -684,7 +730,7 @@ impl Engine {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     let place = place_of(&self.name, name);
                     let before = place.map(|place| self.known_at(place)).unwrap_or_default();
-                    self.peers.insert(peer, Other { member: None, before });
+                    self.peers.insert(peer, Other { place, member: None, before });
                     if let Some(place) = place {
                         self.linking.insert(place, Linking::Linked);
                         self.greetings
@@ -697,41 +743,43 @@ impl Engine {
                         self.take(from, frame);
                     }
                 }
-                Event::Gone { peer, why } => {
-                    let name = self.endpoint.name_of(peer).unwrap_or_default();
-                    let place = place_of(&self.name, name);
-                    match (self.peers.remove(&peer), place) {
-                        // It may live, and nothing that it says can be believed.
-                        (Some(Other { member: Some(_), .. }), _)
-                            if matches!(why, MessageError::PeerCutOff { .. }) =>
-                        {
-                            self.failed = Some(why.into());
-                        }
-                        // Its process may live, and only the link has ended: the next attempt tells.
-                        (Some(Other { member, .. }), Some(place))
-                            if !matches!(why, MessageError::PeerDied { .. }) =>
-                        {
-                            if let Some(link) = member.and_then(|one| self.links.get_mut(&one)) {
-                                link.0 = None;
-                            }
-                            self.linking.insert(place, Linking::Again(Instant::now()));
-                        }
-                        (Some(Other { member: Some(member), .. }), _) => self.ended(member),
-                        // Another process may have come to its place meanwhile.
-                        (Some(Other { before, .. }), Some(place)) => {
-                            self.linking.remove(&place);
-                            before.into_iter().for_each(|one| self.ended(one));
-                        }
-                        _ => {}
-                    }
-                }
+                Event::Gone { peer, why } => self.link_ended(peer, why),
             }
         }
         Ok(has_any)
     }
 
+    fn link_ended(&mut self, peer: Peer, why: MessageError) {
+        let Some(Other { place, member, before }) = self.peers.remove(&peer) else { return };
+        // A new link may have come before the end of this one is reported.
+        let has_another = place.is_some() && self.peers.values().any(|other| other.place == place);
+        match (why, member, place) {
+            // It may live, and nothing that it says can be believed.
+            (why @ MessageError::PeerCutOff { .. }, Some(_), _) => self.failed = Some(why.into()),
+            (MessageError::PeerDied { .. }, Some(member), _) => self.ended(member),
+            // Another process may have come to its place meanwhile.
+            (MessageError::PeerDied { .. }, None, Some(place)) => {
+                if !has_another {
+                    self.linking.remove(&place);
+                }
+                before.into_iter().for_each(|one| self.ended(one));
+            }
+            // Its process may live, and only the link has ended: the next attempt tells.
+            (_, member, Some(place)) => {
+                let link = member.and_then(|one| self.links.get_mut(&one));
+                if let Some(link) = link.filter(|link| link.peer == Some(peer)) {
+                    link.peer = None;
+                }
+                if !has_another {
+                    self.link_again(place);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn take(&mut self, from: Peer, frame: Frame) {
-        let member = self.peers.get(&from).and_then(|other| other.member);
+        let Some(&Other { member, .. }) = self.peers.get(&from) else { return };
         match (frame, member) {
             // Whoever would be a member ends; the members go on.
             (Frame::Hello(_, file), None) if file != self.file && !self.is_member() => {
@@ -767,9 +815,16 @@ impl Engine {
         self.linking.remove(&member.place);
         if let Some(other) = self.peers.get_mut(&peer) {
             other.member = Some(member);
+            let place = other.place;
+            // What still comes by the link before would be out of order.
+            self.peers.retain(|one, other| *one == peer || other.place != place);
         }
-        self.links.entry(member).or_default().0 = Some(peer);
-        self.handle(Input::Met(member));
+        let link = self.links.entry(member).or_default();
+        link.peer = Some(peer);
+        let is_new = std::mem::replace(&mut link.has_been, true);
+        if self.has_lock() {
+            self.handle(if is_new { Input::Relinked(member) } else { Input::Met(member) });
+        }
     }
 
     /// Sends a short frame beside the queues; if there is no room, it is lost.
@@ -859,7 +914,7 @@ impl Engine {
                 Output::Send(to, message) => {
                     if !self.gone.contains(&to) {
                         let frame = encode(&Frame::Message(message));
-                        self.links.entry(to).or_default().1.push_back(frame);
+                        self.links.entry(to).or_default().unsent.push_back(frame);
                     }
                 }
                 Output::Publish(publication) => self.publish(publication),
@@ -877,13 +932,10 @@ impl Engine {
                         self.end_writing();
                     }
                     for member in view.members {
-                        let has_link = self.links.get(&member).is_some_and(|one| one.0.is_some());
-                        if member != self.me && !has_link && !self.gone.contains(&member) {
-                            // Without a thread now, it is tried again.
-                            if self.link(member.place).is_err() {
-                                let at = Instant::now() + AGAIN_AFTER;
-                                self.linking.insert(member.place, Linking::Again(at));
-                            }
+                        let has_link =
+                            self.links.get(&member).is_some_and(|one| one.peer.is_some());
+                        if !has_link && !self.gone.contains(&member) {
+                            self.link(member.place);
                         }
                     }
                 }
@@ -913,8 +965,10 @@ impl Engine {
             }
             has_any = true;
         }
-        for (peer, queue) in self.links.values_mut() {
-            let Some(peer) = *peer else { continue };
+        for Link { peer, unsent: queue, .. } in self.links.values_mut() {
+            // Who this member is comes first.
+            let is_greeted = |peer: &Peer| !self.greetings.iter().any(|(to, _)| to == peer);
+            let Some(peer) = peer.filter(is_greeted) else { continue };
             while let Some(frame) = queue.front() {
                 match self.endpoint.try_send(peer, FRAME_TAG, frame) {
                     Ok(()) => _ = queue.pop_front(),
@@ -946,6 +1000,6 @@ impl Engine {
         // The bell says when the file is written.
         self.unpublished.front().is_some_and(|one| one.after <= written)
             || !self.greetings.is_empty()
-            || self.links.values().any(|(peer, queue)| peer.is_some() && !queue.is_empty())
+            || self.links.values().any(|link| link.peer.is_some() && !link.unsent.is_empty())
     }
 }

@@ -25,12 +25,14 @@ use corewire::{
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::locked::SharedLock;
 use corewire_os::{OsError, random_u128};
+use rustix::io::Errno;
 
+use crate::collective::link::name_in_view;
 use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
-use crate::log_file::{FileId, Tell, failed};
+use crate::log_file::{FileId, LogFileError, Tell, failed};
 use crate::member::{MEMBERS_MAX, Member};
 use crate::owner::words_of;
 
@@ -187,7 +189,8 @@ impl GroupBuilder {
     }
 
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
-        let longest = name_of("", u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX)).len();
+        let last = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
+        let longest = name_in_view("", last, u64::MAX).len();
         let (asked, max) = (self.name.len(), NAME_BYTES_MAX - longest);
         if asked > max {
             return Err(JoinGroupError::Name { asked, max });
@@ -205,7 +208,7 @@ impl GroupBuilder {
             Engine::new(&self.domain, &self.name, me, endpoint, channel, (file, report), at_bell);
         for name in self.domain.endpoints()? {
             if let Some(place) = place_of(&self.name, name.as_str()) {
-                engine.link(place)?;
+                engine.link(place);
             }
         }
         let mut waits = Waits::new(&self.report);
@@ -237,6 +240,9 @@ impl GroupBuilder {
         let words = format!("{words}{}\n", self.name);
         match SharedLock::take(&lock, words.as_bytes(), Instant::now()) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+                Err(LogFileError::ForeignLock(lock).into())
+            }
             taken => Ok(taken.map_err(failed("lock", &lock))?),
         }
     }
@@ -286,7 +292,7 @@ impl GroupBuilder {
             let _ = opened.send(builder.open_while(&wanted));
         })?;
         let mut waits = Waits::new(&self.report);
-        let mut why = None;
+        let mut why: Option<(Instant, String)> = None;
         loop {
             let soon = Instant::now() + LOOKS_AFTER;
             let until = deadline.at().into_iter().chain([soon]).min().unwrap_or(soon);
@@ -295,21 +301,27 @@ impl GroupBuilder {
                 // The thread has panicked, which is reported.
                 Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let what = "open the channel of a group".into();
-                    let errno = rustix::io::Errno::CANCELED.raw_os_error();
+                    let errno = Errno::CANCELED.raw_os_error();
                     return Err(JoinGroupError::Os(OsError { what, errno }));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            // Asking takes a moment.
-            let ends_soon =
-                deadline.at().is_some_and(|at| at < Instant::now() + 2 * ANSWERS_WITHIN);
-            if why.is_none() && (waits.is_long() || ends_soon) {
+            let said = || why.clone().map_or_else(String::new, |(_, why)| why);
+            deadline.check(&self.name, said)?;
+            // Asking takes a moment, and what was answered long ago is not so any more.
+            let now = Instant::now();
+            let left = deadline.at().map(|at| at.saturating_duration_since(now));
+            let ends_soon = left.is_some_and(|left| left < 2 * ANSWERS_WITHIN);
+            let is_due = match &why {
+                None => waits.is_long() || ends_soon,
+                Some((at, _)) => ends_soon && now.saturating_duration_since(*at) > SAYS_AFTER,
+            };
+            if is_due {
                 let why_not = why_not.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                why = Some(self.who_is_silent(&why_not));
+                let within = left.unwrap_or(ANSWERS_WITHIN).min(ANSWERS_WITHIN);
+                why = Some((now, self.who_is_silent(&why_not, within)));
             }
-            let why = || why.clone().unwrap_or_default();
-            waits.look(why);
-            deadline.check(&self.name, why)?;
+            waits.look(|| why.clone().map_or_else(String::new, |(_, why)| why));
         }
     }
 
@@ -345,11 +357,11 @@ impl GroupBuilder {
         None
     }
 
-    /// Which processes of the group do not answer; if all do, why the last attempt failed. Asks them.
-    fn who_is_silent(&self, why_not: &str) -> String {
+    /// Which processes of the group do not answer in time; if all do, why the last attempt failed. Asks them.
+    fn who_is_silent(&self, why_not: &str, within: Duration) -> String {
         let is_of_group =
             |name: &str| name == channel_of(&self.name) || place_of(&self.name, name).is_some();
-        let seen = self.domain.observe_all(ANSWERS_WITHIN).unwrap_or_default();
+        let seen = self.domain.observe_all(within).unwrap_or_default();
         let silent =
             seen.iter().filter(|one| is_of_group(&one.name)).filter_map(|one| match one.observed {
                 Err(JoinError::NoAnswer { pid, .. }) if pid != 0 => Some(pid.to_string()),

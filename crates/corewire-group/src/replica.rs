@@ -91,6 +91,9 @@ pub enum Input<C> {
     Gone(Member),
     /// A process that would be a member has met this member.
     Met(Member),
+    /// The link with a process that was met has ended, and there is another one. What either side has said last may be lost;
+    /// everything that comes from now on was said behind it.
+    Relinked(Member),
     /// It was stopped for too long, and some publications are lost for it. What is published from this position on comes.
     Missed(u64),
     /// Its program has made this of all entries before a place. They need not be kept.
@@ -153,6 +156,8 @@ pub struct Replica<C> {
     joining: BTreeSet<Member>,
     leaving: BTreeSet<Member>,
     wants_to_lead: bool,
+    /// What this leader has asked the acceptor for may be lost: it begins again with a view of its own.
+    begins_again: bool,
     // The next view.
     vote: Vote,
     proposal: Option<Proposal>,
@@ -241,6 +246,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             joining: BTreeSet::new(),
             leaving: BTreeSet::new(),
             wants_to_lead: false,
+            begins_again: false,
             vote: Vote::default(),
             proposal: None,
             rests: false,
@@ -371,6 +377,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     self.say(member, message, out);
                 }
             }
+            Input::Relinked(member) => self.say_again(member, out),
             // An acceptor that has begun has everything, or has published it itself.
             Input::Missed(position) if self.accepting.is_some() => {
                 self.has_read(position);
@@ -415,6 +422,31 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         } else if !self.gone.contains(&to) {
             out(Output::Send(to, message));
         }
+    }
+
+    /// Says again what another process may not have heard, and asks again for its answers.
+    fn say_again(&mut self, to: Member, out: &mut impl FnMut(Output<C>)) {
+        if self.gone.contains(&to) || self.rules.trusts_new_links() {
+            return;
+        }
+        // A word about the next view may be lost: whose task it is proposes it once more.
+        self.proposal = None;
+        self.say(to, Message::Known(self.view.number), out);
+        if self.leaving.contains(&self.me) {
+            self.say(to, Message::Leave, out);
+        }
+        match (self.is_complete, self.view.has(self.me)) {
+            // The answer to the question before may have a gap.
+            (false, _) => self.ask_for_entries(out),
+            (true, true) => self.say(to, Message::HasAll, out),
+            (true, false) if self.has_been_member => {}
+            (true, false) => self.say(to, Message::Join, out),
+        }
+        if to == self.view.leader {
+            self.ask_again(out);
+        }
+        let leads = self.leading.is_some() && !self.rules.leads_on();
+        self.begins_again |= leads && to == self.view.acceptor;
     }
 
     fn tell_all(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
@@ -749,7 +781,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         self.has_been_member |= self.view.has(self.me);
         (self.vote, self.proposal, self.yields_to) = (Vote::default(), None, None);
-        self.rests = false;
+        (self.rests, self.begins_again) = (false, false);
         self.joining.retain(|member| !self.view.has(*member));
         self.incomplete.retain(|member| self.view.has(*member));
         // Who has become a member has everything.
@@ -805,6 +837,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.joining.is_empty()
             && self.leaving.is_empty()
             && !self.wants_to_lead
+            && !self.begins_again
             && (is_alone || self.rules.unites_roles())
             && !members.iter().any(|member| self.gone.contains(member))
     }
@@ -966,7 +999,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let joining = self.joining.iter().filter(|member| lives(member));
         let pool: BTreeSet<Member> = members.iter().chain(joining).copied().collect();
         let next: Vec<Member> = pool.iter().filter(keeps).copied().collect();
-        let is_new = next != *members || next_leader != *leader || next_acceptor != *acceptor;
+        let is_other = next != *members || next_leader != *leader || next_acceptor != *acceptor;
+        let is_new = is_other || self.begins_again;
         let (start, since) = match next_acceptor == *acceptor {
             true => (*start, *since),
             false => (self.first_of_next_acceptor(), self.position),

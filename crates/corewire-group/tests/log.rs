@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use corewire::Domain;
 use corewire_group::{
-    Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated, StateMachine,
+    Communicator, Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated,
+    StateMachine,
 };
 use corewire_os::locked::SharedLock;
 
@@ -182,9 +183,11 @@ fn a_log_in_a_file_outlives_its_members() {
 fn the_name_of_a_group_leaves_room_for_its_members() {
     let scratch = Scratch::new("names");
     let join = |bytes: usize| Group::builder(&scratch.1, &"x".repeat(bytes)).join_timeout(PATIENCE);
-    join(90).unwrap().propose(b"one").unwrap();
-    let refused = join(91).unwrap_err().to_string();
-    assert_eq!(refused, "group name of 91 bytes: at most 90 are possible");
+    let group = join(64).unwrap();
+    group.propose(b"one").unwrap();
+    Communicator::builder(&scratch.1, &group, &group.view().unwrap()).connect().unwrap();
+    let refused = join(65).unwrap_err().to_string();
+    assert_eq!(refused, "group name of 65 bytes: at most 64 are possible");
 }
 
 #[test]

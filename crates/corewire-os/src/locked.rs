@@ -48,10 +48,15 @@ impl SharedLock {
     /// have given other words have it. Waits for processes that are just taking it, at most until `deadline`.
     ///
     /// # Errors
-    /// The error of the failed call; `InvalidInput` if the file is no regular file; `TimedOut`.
+    /// The error of the failed call; `InvalidInput` if the file is no regular file; `EPERM` if it belongs to another user,
+    /// who could keep the lock from this one (who is not root); `TimedOut`.
     pub fn take(path: &Path, words: &[u8], deadline: Instant) -> io::Result<Option<Self>> {
         loop {
             let file = LockedFile::open_unlocked(path, OFlags::CREATE)?;
+            let user = rustix::process::geteuid();
+            if !user.is_root() && user.as_raw() != file.stat()?.st_uid {
+                return Err(Errno::PERM.into());
+            }
             // Whoever is alone says with whom the lock is shared.
             let is_alone = lock(&file.0, libc::F_WRLCK)?;
             if is_alone {
@@ -70,6 +75,12 @@ impl SharedLock {
             drop(file);
             std::thread::park_timeout(Duration::from_millis(1));
         }
+    }
+
+    /// Where its file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Is the file still where it was? If not, others may have another lock there.

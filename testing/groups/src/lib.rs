@@ -40,6 +40,8 @@ pub struct Limits {
     /// Times that a member finds that what it waits for is late, at any time. When nothing else happens, members find that
     /// as often as it takes.
     pub lates: u8,
+    /// Times that the link between two processes ends, and they link again.
+    pub cuts: u8,
     /// The rules.
     pub rules: Rules,
 }
@@ -50,14 +52,16 @@ pub struct World {
     replicas: BTreeMap<Member, Replica<Command>>,
     /// Those that have died are in it, too.
     dead: BTreeSet<Member>,
-    queues: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
+    queues: Queues,
+    /// Whose words to whom are lost: the other one has ended the link, and it does not know yet.
+    unheard: BTreeSet<(Member, Member)>,
     /// All publications in their order, each with its publisher; and how many of them each process has read.
     channel: Vec<(Member, Publication<Command>)>,
     read: BTreeMap<Member, usize>,
     /// Who is stopped now.
     stopped: BTreeSet<Member>,
     /// What they had not sent yet.
-    unsent: BTreeMap<(Member, Member), VecDeque<Message<Command>>>,
+    unsent: Queues,
     /// Who has ever missed something.
     missed: BTreeSet<Member>,
     /// Who knows of whose death.
@@ -75,8 +79,12 @@ pub struct World {
     snapshots: u8,
     stops: u8,
     lates: u8,
+    cuts: u8,
     is_broken: bool,
 }
+
+/// What each process has said to each other one, and is not heard yet. `None`: the link to it is a new one.
+type Queues = BTreeMap<(Member, Member), VecDeque<Option<Message<Command>>>>;
 
 /// What happens next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +113,9 @@ pub enum Action {
     Continue(Member),
     /// What a member waits for is late.
     Late(Member),
+    /// A process ends its link with another one, which has got so many of its messages that it has not heard, and links
+    /// with it again.
+    Cut(Member, Member, usize),
     /// A member that has left ends.
     End(Member),
     /// A process dies.
@@ -151,6 +162,8 @@ impl World {
             snapshots: limits.snapshots,
             stops: limits.stops,
             lates: limits.lates,
+            cuts: limits.cuts,
+            unheard: BTreeSet::new(),
             stopped: BTreeSet::new(),
             unsent: BTreeMap::new(),
             is_broken: false,
@@ -227,8 +240,8 @@ impl World {
         for output in outputs {
             match output {
                 Output::Send(to, message) => {
-                    if self.lives(to) {
-                        self.queues.entry((me, to)).or_default().push_back(message);
+                    if self.lives(to) && !self.unheard.contains(&(me, to)) {
+                        self.queues.entry((me, to)).or_default().push_back(Some(message));
                     }
                 }
                 Output::Publish(publication) => {
@@ -285,16 +298,44 @@ impl World {
     /// The next message between two members.
     #[must_use]
     pub fn front(&self, from: Member, to: Member) -> Option<&Message<Command>> {
-        self.queues.get(&(from, to))?.front()
+        self.queues.get(&(from, to))?.front()?.as_ref()
     }
 
-    fn take_message(&mut self, from: Member, to: Member) -> Option<Message<Command>> {
+    fn take_message(&mut self, from: Member, to: Member) -> Option<Option<Message<Command>>> {
         let queue = self.queues.get_mut(&(from, to))?;
         let message = queue.pop_front();
         if queue.is_empty() {
             self.queues.remove(&(from, to));
         }
         message
+    }
+
+    /// Ends a link, and makes a new one, of which the other process hears behind what it has got.
+    fn cut(&mut self, by: Member, of: Member, got: usize) {
+        let queue = self.queues.entry((by, of)).or_default();
+        queue.truncate(got);
+        queue.push_back(None);
+        self.queues.remove(&(of, by));
+        self.unheard.insert((of, by));
+    }
+
+    /// What a process hears next from another one.
+    fn hear(
+        &mut self,
+        to: Member,
+        from: Member,
+        message: Option<Message<Command>>,
+    ) -> Input<Command> {
+        match message {
+            Some(message) => Input::Message(from, message),
+            None => {
+                // The other one hears of the new link, too, before anything that is said now.
+                if self.unheard.remove(&(to, from)) {
+                    self.queues.entry((to, from)).or_default().push_back(None);
+                }
+                Input::Relinked(from)
+            }
+        }
     }
 
     fn die(&mut self, member: Member) {
@@ -402,6 +443,24 @@ impl World {
     }
 }
 
+impl Limits {
+    /// The links that a process can end: if something is on its way, and the other one knows of the last end.
+    fn cuts(&self, world: &World, by: Member, actions: &mut Vec<Action>) {
+        for &of in world.replicas.keys().filter(|of| **of != by) {
+            let is_new = |pair| {
+                world.unheard.contains(&pair)
+                    || world.queues.get(&pair).is_some_and(|queue| queue.contains(&None))
+            };
+            let on_its_way = |pair| world.queues.get(&pair).map_or(0, VecDeque::len);
+            let (there, back) = (on_its_way((by, of)), on_its_way((of, by)));
+            if is_new((by, of)) || is_new((of, by)) || there + back == 0 {
+                continue;
+            }
+            actions.extend((0..=there).map(|got| Action::Cut(by, of, got)));
+        }
+    }
+}
+
 impl Model for Limits {
     type State = World;
     type Action = Action;
@@ -422,7 +481,10 @@ impl Model for Limits {
                 let count = {
                     let mut outputs = 0;
                     if let Some(mut replica) = world.replicas.get(&to).cloned() {
-                        let input = Input::Message(from, message.clone());
+                        let input = match message {
+                            Some(message) => Input::Message(from, message.clone()),
+                            None => Input::Relinked(from),
+                        };
                         replica.handle(input, &mut |_| outputs += 1);
                     }
                     outputs
@@ -452,6 +514,9 @@ impl Model for Limits {
                     .is_some_and(|one| one.waits().iter().any(Option::is_some))
             {
                 actions.push(Action::Late(reader));
+            }
+            if world.cuts > 0 {
+                self.cuts(world, reader, actions);
             }
             if world.unread(reader).is_some() {
                 actions.push(Action::Read(reader));
@@ -494,7 +559,8 @@ impl Model for Limits {
         match action {
             Action::Deliver(from, to) => {
                 let message = world.take_message(from, to)?;
-                world.step(to, Input::Message(from, message));
+                let input = world.hear(to, from, message);
+                world.step(to, input);
             }
             Action::Read(reader) => {
                 let (at, publication) = world.unread(reader)?;
@@ -552,6 +618,10 @@ impl Model for Limits {
                 world.lates -= 1;
                 world.step(member, Input::Late);
             }
+            Action::Cut(by, of, got) => {
+                world.cuts -= 1;
+                world.cut(by, of, got);
+            }
             Action::End(member) => world.die(member),
             Action::Die(member) => {
                 world.deaths -= 1;
@@ -559,7 +629,8 @@ impl Model for Limits {
             }
             Action::DieInside(from, to, kept) => {
                 let message = world.take_message(from, to)?;
-                let mut outputs = world.outputs(to, Input::Message(from, message));
+                let input = world.hear(to, from, message);
+                let mut outputs = world.outputs(to, input);
                 outputs.truncate(kept);
                 world.deaths -= 1;
                 world.apply(to, outputs);

@@ -17,6 +17,7 @@ fn three() -> Limits {
         snapshots: 0,
         stops: 0,
         lates: 0,
+        cuts: 0,
         rules: Rules::default(),
     }
 }
@@ -80,6 +81,17 @@ fn a_member_that_is_stopped_holds_nobody_up_but_as_the_acceptor() {
 }
 
 #[test]
+fn links_that_end_hold_nobody_up() {
+    holds(Limits { cuts: 1, deaths: 0, commands: 2, ..three() });
+    holds(Limits { cuts: 1, ..three() });
+    holds(Limits { cuts: 2, deaths: 0, members: 2, ..three() });
+    holds(Limits { cuts: 1, deaths: 0, takes: 1, ..three() });
+    holds(Limits { cuts: 1, members: 2, late: 1, deaths: 0, leaves: 1, ..three() });
+    holds(Limits { cuts: 1, misses: 1, deaths: 0, ..three() });
+    holds(Limits { cuts: 1, stops: 1, deaths: 0, ..three() });
+}
+
+#[test]
 fn large_worlds_at_random() {
     let all = Limits {
         late: 1,
@@ -99,7 +111,9 @@ fn large_worlds_at_random() {
         Limits { members: 5, deaths: 2, stops: 2, lates: 2, ..all.clone() },
         Limits { members: 4, late: 0, misses: 0, stops: 3, lates: 4, ..all.clone() },
         Limits { members: 2, late: 2, stops: 2, lates: 2, ..all.clone() },
-        Limits { members: 3, late: 0, leaves: 2, misses: 1, deaths: 0, ..all },
+        Limits { members: 3, late: 0, leaves: 2, misses: 1, deaths: 0, ..all.clone() },
+        Limits { cuts: 3, stops: 1, lates: 1, ..all.clone() },
+        Limits { members: 4, late: 0, misses: 0, cuts: 4, ..all },
     ] {
         let checker = limits.checker().threads(2).target_state_count(5 * states_max());
         let checker = checker.spawn_simulation(1, UniformChooser).join();
@@ -204,6 +218,8 @@ fn rules_that_are_broken_are_found() {
         (Broken::AcceptorHasPromised, Limits { members: 5, deaths: 1, ..stops.clone() }),
         (Broken::KeepsALivingAcceptor, Limits { commands: 2, deaths: 0, takes: 1, ..three() }),
         (Broken::TellsTheLaterView, Limits { takes: 1, ..stops }),
+        (Broken::SaysAgain, Limits { cuts: 1, deaths: 0, ..three() }),
+        (Broken::LeaderBeginsAgain, Limits { cuts: 1, deaths: 0, ..three() }),
     ] {
         assert!(is_found(limits, broken), "{broken:?}");
     }

@@ -193,6 +193,13 @@ fn failed<'a>(
     }
 }
 
+/// Makes room for so many bytes in all.
+fn reserve(bytes: &mut Vec<u8>, length: u64) -> io::Result<()> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let reserved = bytes.try_reserve(length.saturating_sub(bytes.len()));
+    reserved.map_err(|_| Errno::NOMEM.into())
+}
+
 fn checksum_of(length: &[u8], first: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(length);
@@ -324,9 +331,7 @@ impl Files {
         let mut bytes = Vec::new();
         let mut file = open_regular(&path)?;
         let length = file.metadata().map_err(failed("read", &path))?.len();
-        // A longer one than memory holds is none that was written.
-        let room = usize::try_from(length).ok().and_then(|length| bytes.try_reserve(length).ok());
-        room.ok_or_else(|| CheckpointFileError::Damaged(path.clone()))?;
+        reserve(&mut bytes, length).map_err(failed("read", &path))?;
         file.read_to_end(&mut bytes).map_err(failed("read", &path))?;
         let (first, at) = self.first(&path, &bytes, self.rank)?;
         let sum = bytes.get(32..36).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
@@ -351,11 +356,8 @@ impl Files {
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let first = bytes[24..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let whole = (HEADER_BYTES as u64).saturating_add(first).min(length);
-        let whole = usize::try_from(whole).unwrap_or(HEADER_BYTES);
-        if bytes.try_reserve(whole - HEADER_BYTES).is_err() {
-            return Err(CheckpointFileError::Damaged(path));
-        }
-        bytes.resize(whole, 0);
+        reserve(&mut bytes, whole).map_err(failed)?;
+        bytes.resize(usize::try_from(whole).unwrap_or(HEADER_BYTES), 0);
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let (first, _) = self.first(&path, &bytes, rank)?;
         match first.mark.number == number {

@@ -49,6 +49,11 @@ impl Communicator {
     }
 }
 
+/// The endpoint of a member's communicator.
+pub(crate) fn name_in_view(group: &str, place: u8, view: u64) -> String {
+    format!("{}.view.{view}", name_of(group, place))
+}
+
 impl CommunicatorBuilder<'_> {
     /// Whether members at the same last-level cache first do a call among themselves. Default: [`Tiers::Auto`]. All
     /// members must say the same.
@@ -78,7 +83,7 @@ impl CommunicatorBuilder<'_> {
         let members = view.members.clone();
         let rank = members.iter().position(|member| *member == group.member());
         let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
-        let name = |place: u8| format!("{}.view.{}", name_of(group.name(), place), view.number);
+        let name = |place: u8| name_in_view(group.name(), place, view.number);
         let mut endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
         let deadline = Instant::now().checked_add(self.timeout);
         let mut peers = vec![None; members.len()];

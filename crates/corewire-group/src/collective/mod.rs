@@ -29,7 +29,7 @@
 //! for the kernel to report a death, and names the dead member if it does.
 
 mod algorithms;
-mod link;
+pub(crate) mod link;
 
 use std::fmt;
 use std::time::Duration;

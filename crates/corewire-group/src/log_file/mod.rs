@@ -48,7 +48,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use corewire_os::locked::LockedFile;
+use corewire_os::locked::{LockedFile, SharedLock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -107,11 +107,20 @@ pub enum LogFileError {
     /// A process of another group has it, or one that is stopped.
     #[error("another process has {0:?}")]
     InUse(PathBuf),
-    /// The file has version 1 of the format, and is to be written anew, which would leave the old log at its other names.
+    /// The file has hard links: by another name another group could write it. It was not changed.
     #[error(
-        "{0:?} must be converted, and has other names (hard links), which would keep the old log: remove them"
+        "{0:?} has other names (hard links), by which another group could write it: remove them"
     )]
     Linked(PathBuf),
+    /// The lock that all processes of a group share belongs to another user, who could keep it for ever.
+    #[error(
+        "{0:?} belongs to another user, who could hold up this group: choose another directory"
+    )]
+    ForeignLock(PathBuf),
+    /// While the group lived, somebody has removed the lock that its processes share, or put another file in its place:
+    /// another group may have the file of the log.
+    #[error("{0:?} was removed or replaced while its group lived: another group may have the file")]
+    LockReplaced(PathBuf),
     /// While the group lived, somebody has removed the file, or put another one in its place, or has cut it.
     #[error("{0:?} was removed or replaced, or was cut, while its group lived")]
     Replaced(PathBuf),
@@ -156,12 +165,15 @@ impl FileId {
 
     /// The file beside it whose lock all processes of the group share.
     pub(crate) fn lock(&self) -> PathBuf {
-        let path = self.path();
-        let mut name = OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(".corewire-lock");
-        path.with_file_name(name)
+        lock_beside(&self.path())
     }
+}
+
+fn lock_beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".corewire-lock");
+    path.with_file_name(name)
 }
 
 fn directory_of(path: &Path) -> &Path {
@@ -225,9 +237,13 @@ pub(crate) struct Contents {
 
 impl LogFile {
     /// Opens a log, or makes an empty one, and reads it. `None` if another process has it.
-    pub(crate) fn load(path: &Path, tell: &Tell) -> Result<Option<(Self, Contents)>, LogFileError> {
+    pub(crate) fn load(
+        path: &Path,
+        lock: &SharedLock,
+        tell: &Tell,
+    ) -> Result<Option<(Self, Contents)>, LogFileError> {
         let mut contents = Contents::default();
-        let opened = Self::open(path, true, tell, |_, content| match content {
+        let opened = Self::open(path, lock, true, tell, |_, content| match content {
             Content::Snapshot(snapshot) => contents.snapshot = Some(snapshot),
             Content::Entry(_, entry) => contents.entries.push(entry),
         });
@@ -237,12 +253,15 @@ impl LogFile {
     /// Opens a log whose entries before an index are decided, and no others; `None` if another process has it.
     pub(crate) fn begin_at(
         path: &Path,
+        lock: &SharedLock,
         next: u64,
         tell: &Tell,
     ) -> Result<Option<Self>, LogFileError> {
         // One that is gone is not made again, but by the acceptor of the first entry.
         let makes = next == 0;
-        let Some(mut file) = Self::open(path, makes, tell, |_, _| {})? else { return Ok(None) };
+        let Some(mut file) = Self::open(path, lock, makes, tell, |_, _| {})? else {
+            return Ok(None);
+        };
         let mut cut = None;
         if file.next > next {
             file.read(|at, content| match content {
@@ -261,8 +280,10 @@ impl LogFile {
         }
     }
 
+    /// Opens the file of the group that has the lock beside it.
     fn open(
         path: &Path,
+        lock: &SharedLock,
         makes: bool,
         tell: &Tell,
         each: impl FnMut(u64, Content),
@@ -278,7 +299,12 @@ impl LogFile {
             }
             Err(error) => return Err(error),
         };
+        // Now that no other group can open it.
+        if !lock.is_there().map_err(failed("find", lock.path()))? {
+            return Err(LogFileError::LockReplaced(lock.path().to_owned()));
+        }
         let path = path.to_owned();
+        new::sweep(&path);
         let (header, is_old) = match Beginning::read(&file).map_err(failed("read", &path))? {
             Beginning::Log(header) => (header, false),
             Beginning::Old(header) => (header, true),
@@ -289,13 +315,14 @@ impl LogFile {
         };
         let (length, next) = (header.first, 0);
         let mut log = Self { path, file, header, length, next, is_mark_synced: false };
+        // A later acceptor opens what its group has already, unless it makes another file of it.
+        let begins = makes || is_old;
+        if begins && log.file.has_other_names().map_err(failed("find", &log.path))? {
+            return Err(LogFileError::Linked(log.path.clone()));
+        }
         let length = log.read(each)?;
-        new::sweep(&log.path);
         log.cut(length, tell, "what is not whole")?;
         if is_old {
-            if log.file.has_other_names().map_err(failed("find", &log.path))? {
-                return Err(LogFileError::Linked(log.path.clone()));
-            }
             log.rewrite(None)?;
         }
         // The process that wrote it may have ended before it was on the disk.

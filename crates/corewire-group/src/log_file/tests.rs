@@ -1,6 +1,7 @@
 //! The file of a log: what is read back, what is damage, what is cut and kept.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::*;
 use crate::member::Member;
@@ -55,18 +56,23 @@ fn entries(numbers: impl IntoIterator<Item = u64>) -> Vec<Entry<Command>> {
     numbers.into_iter().map(entry).collect()
 }
 
+/// The lock of a group that has the file at this path.
+fn lock_of(path: &Path) -> SharedLock {
+    SharedLock::take(&lock_beside(path), b"group", Instant::now()).unwrap().unwrap()
+}
+
 fn load(path: &Path) -> Result<(u64, Vec<u64>), LogFileError> {
     load_with(path, &nothing)
 }
 
 fn load_with(path: &Path, tell: &Tell) -> Result<(u64, Vec<u64>), LogFileError> {
-    let (file, contents) = LogFile::load(path, tell)?.unwrap();
+    let (file, contents) = LogFile::load(path, &lock_of(path), tell)?.unwrap();
     assert_eq!(contents.entries, entries(contents.entries.iter().map(|entry| entry.number)));
     Ok((file.next(), contents.entries.iter().map(|entry| entry.number).collect()))
 }
 
 fn open(path: &Path) -> LogFile {
-    LogFile::load(path, &nothing).unwrap().unwrap().0
+    LogFile::load(path, &lock_of(path), &nothing).unwrap().unwrap().0
 }
 
 /// What the file is when the process is killed now: the header is written, and nothing is settled.
@@ -81,10 +87,16 @@ fn a_file_gives_back_what_was_appended() {
     let mut file = open(&scratch.log());
     file.append(entries(1..=3)).unwrap();
     file.append(entries(4..=4)).unwrap();
-    assert!(LogFile::load(&scratch.log(), &nothing).unwrap().is_none(), "it is in use");
+    assert!(
+        LogFile::load(&scratch.log(), &lock_of(&scratch.log()), &nothing).unwrap().is_none(),
+        "it is in use"
+    );
     // What reads it takes no lock away.
     assert!(!std::fs::read(scratch.log()).unwrap().is_empty());
-    assert!(LogFile::load(&scratch.log(), &nothing).unwrap().is_none(), "it is still in use");
+    assert!(
+        LogFile::load(&scratch.log(), &lock_of(&scratch.log()), &nothing).unwrap().is_none(),
+        "it is still in use"
+    );
     drop(file);
     assert_eq!(load(&scratch.log()).unwrap(), (4, vec![1, 2, 3, 4]));
 }
@@ -251,7 +263,8 @@ fn a_snapshot_takes_the_place_of_entries() {
     file.compact(snapshot, &nothing).unwrap();
     file.append(entries(6..=6)).unwrap();
     drop(file);
-    let (file, contents) = LogFile::load(&scratch.log(), &nothing).unwrap().unwrap();
+    let (file, contents) =
+        LogFile::load(&scratch.log(), &lock_of(&scratch.log()), &nothing).unwrap().unwrap();
     assert_eq!(file.next(), 6);
     assert_eq!(contents.snapshot.map(|snapshot| (snapshot.next, snapshot.state)), Some((3, state)));
     assert_eq!(contents.entries, entries(4..=6));
@@ -260,7 +273,7 @@ fn a_snapshot_takes_the_place_of_entries() {
     let bytes = std::fs::read(scratch.log()).unwrap();
     scratch.write(&bytes[..8192]);
     assert!(matches!(load(&scratch.log()), Err(LogFileError::Damaged { next: 0, .. })));
-    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 2, "only the lock is beside it");
 }
 
 #[test]
@@ -272,15 +285,16 @@ fn another_acceptor_keeps_what_was_not_published_beside() {
     file.append(entries(4..=5)).unwrap();
     drop(file);
     let bytes = std::fs::read(scratch.log()).unwrap();
-    let mut file = LogFile::begin_at(&scratch.log(), 3, &nothing).unwrap().unwrap();
+    let mut file =
+        LogFile::begin_at(&scratch.log(), &lock_of(&scratch.log()), 3, &nothing).unwrap().unwrap();
     assert_eq!(scratch.take_kept(), bytes[usize::try_from(published).unwrap()..]);
     file.append(entries(40..=40)).unwrap();
     drop(file);
     assert_eq!(load(&scratch.log()).unwrap(), (4, vec![1, 2, 3, 40]));
-    let late = LogFile::begin_at(&scratch.log(), 9, &nothing).map(drop);
+    let late = LogFile::begin_at(&scratch.log(), &lock_of(&scratch.log()), 9, &nothing).map(drop);
     assert_eq!(late, Err(LogFileError::Replaced(scratch.log())), "entries are missing");
     scratch.write(b"");
-    let empty = LogFile::begin_at(&scratch.log(), 4, &nothing).map(drop);
+    let empty = LogFile::begin_at(&scratch.log(), &lock_of(&scratch.log()), 4, &nothing).map(drop);
     assert_eq!(empty, Err(LogFileError::Empty(scratch.log())));
 }
 
@@ -289,7 +303,7 @@ fn other_files_are_left_alone() {
     let scratch = Scratch::new("other");
     for text in ["x", "a letter to a friend, long enough to be a log by its length"] {
         scratch.write(text.as_bytes());
-        let opened = LogFile::load(&scratch.log(), &nothing).map(drop);
+        let opened = LogFile::load(&scratch.log(), &lock_of(&scratch.log()), &nothing).map(drop);
         assert_eq!(opened, Err(LogFileError::NotALog(scratch.log())));
         assert_eq!(std::fs::read_to_string(scratch.log()).unwrap(), text);
     }
@@ -311,6 +325,40 @@ fn other_files_are_left_alone() {
     assert!(!left.exists());
     drop(other);
     assert_eq!(load(&scratch.0.join("log.corewire-new")).unwrap(), (1, vec![1]));
+}
+
+#[test]
+fn a_file_with_another_name_begins_no_group_and_is_left_alone() {
+    let scratch = Scratch::new("linked");
+    open(&scratch.log()).append(entries(1..=2)).unwrap();
+    let mut torn = std::fs::read(scratch.log()).unwrap();
+    torn.extend([7; 5]);
+    scratch.write(&torn);
+    let other = scratch.0.join("other");
+    std::fs::hard_link(scratch.log(), &other).unwrap();
+    for name in [&scratch.log(), &other] {
+        assert_eq!(load(name), Err(LogFileError::Linked(name.clone())));
+        assert_eq!(std::fs::read(name).unwrap(), torn);
+    }
+    // The group that lives goes on.
+    drop(LogFile::begin_at(&scratch.log(), &lock_of(&scratch.log()), 2, &nothing).unwrap());
+    std::fs::remove_file(other).unwrap();
+    assert_eq!(load(&scratch.log()).unwrap(), (2, vec![1, 2]));
+}
+
+#[test]
+fn a_group_whose_lock_was_removed_cuts_nothing() {
+    let scratch = Scratch::new("unlocked");
+    let lock = lock_of(&scratch.log());
+    open(&scratch.log()).append(entries(1..=1)).unwrap();
+    std::fs::remove_file(lock.path()).unwrap();
+    // Another group has its own by now.
+    open(&scratch.log()).append(entries(2..=3)).unwrap();
+    let removed = Err(LogFileError::LockReplaced(lock.path().to_owned()));
+    let begun = LogFile::begin_at(&scratch.log(), &lock, 1, &nothing).map(drop);
+    assert_eq!(begun, removed);
+    assert_eq!(LogFile::load(&scratch.log(), &lock, &nothing).map(drop), removed);
+    assert_eq!(load(&scratch.log()).unwrap(), (3, vec![1, 2, 3]));
 }
 
 #[test]

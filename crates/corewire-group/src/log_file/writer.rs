@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use corewire::OsError;
+use corewire_os::locked::SharedLock;
 use corewire_os::process;
 
 use crate::error::GroupError;
@@ -46,6 +47,7 @@ impl Writer {
     /// Starts the thread, with the file if this process has it already.
     pub(crate) fn start(
         path: PathBuf,
+        lock: Arc<SharedLock>,
         file: Option<LogFile>,
         report: Arc<Tell>,
         tell: impl Fn(Done) + Send + 'static,
@@ -55,7 +57,8 @@ impl Writer {
         let is_wanted = Arc::downgrade(&lives);
         let write = move || {
             process::block_all_signals();
-            if let Err(error) = write_all(&path, file, &given, &is_wanted, (&*report, &tell)) {
+            let what = (&*path, &*lock);
+            if let Err(error) = write_all(what, file, &given, &is_wanted, (&*report, &tell)) {
                 tell(Err(error));
             }
         };
@@ -110,7 +113,7 @@ impl Drop for Writer {
 
 /// Does jobs until nobody gives any more.
 fn write_all(
-    path: &Path,
+    what: (&Path, &SharedLock),
     mut file: Option<LogFile>,
     jobs: &mpsc::Receiver<Job>,
     is_wanted: &Weak<()>,
@@ -144,7 +147,7 @@ fn write_all(
                             if !has_it {
                                 // The lock goes with the last descriptor: so the old one is closed first.
                                 drop(file.take());
-                                let Some(begun) = begin(path, first, is_wanted, report)? else {
+                                let Some(begun) = begin(what, first, is_wanted, report)? else {
                                     return Ok(());
                                 };
                                 file = Some(begun);
@@ -178,7 +181,7 @@ fn append(
 
 /// Opens the file as soon as the acceptor before has given it up: it may be stopped, or make the file shorter. Nothing if nobody wants it any more.
 fn begin(
-    path: &Path,
+    (path, lock): (&Path, &SharedLock),
     first: u64,
     is_wanted: &Weak<()>,
     report: &Tell,
@@ -186,7 +189,7 @@ fn begin(
     let began = Instant::now();
     let mut has_said = false;
     while is_wanted.strong_count() > 0 {
-        if let Some(file) = LogFile::begin_at(path, first, report)? {
+        if let Some(file) = LogFile::begin_at(path, lock, first, report)? {
             return Ok(Some(file));
         }
         if !has_said && began.elapsed() > SAYS_AFTER {
