@@ -42,6 +42,10 @@ pub(crate) struct LinkIo {
     pub(crate) down: Down,
 }
 
+/// How long a process may take to end after its sockets where the kernel does not show that it is ending, as of a process
+/// in a PID namespace of its own. The thread waits meanwhile, so it is less than for others.
+const ENDS_WITHIN: Duration = Duration::from_millis(2);
+
 impl LinkIo {
     /// Whether a frame waits for room in its ring.
     const fn is_stuck(&self) -> bool {
@@ -120,8 +124,7 @@ impl Out {
     pub(crate) fn note_end(&mut self, link: LinkId, key: u64) {
         let Some(connection) = self.connections.get(&key) else { return };
         let socket = connection.lane.socket();
-        // The thread does not wait for anybody: if the kernel does not say, the process has not died.
-        let has_died = corewire_os::socket::is_peer_ending(socket, socket.pid, Duration::ZERO);
+        let has_died = corewire_os::socket::is_peer_ending(socket, socket.pid, ENDS_WITHIN);
         if let Some(Some(link)) = self.links.get_mut(link.index())
             && link.down == Down::Closed
             && has_died

@@ -60,7 +60,7 @@ impl EndpointControl {
             return Err(ConnectError::Forked);
         }
         let mut record = self.record_of(name)?;
-        let (mut tries, began) = (0, Instant::now());
+        let mut tries = 0;
         loop {
             let error = match self.link_with_that(name, &record) {
                 Ok(row) => {
@@ -75,8 +75,8 @@ impl EndpointControl {
                 }
                 // It lives, and ends each of these links.
                 Err(Unlinked::Stale) => {
-                    let after = began.elapsed();
-                    return Err(ConnectError::NoAnswer { name: name.clone(), after, pid: 0 });
+                    let reason = Reason::Resources { errno: EAGAIN.unsigned_abs() };
+                    return Err(ConnectError::Refused { name: name.clone(), reason });
                 }
             };
             // It may have ended just now, and another one has its name.
