@@ -114,7 +114,9 @@ impl From<MessageError> for Failure {
 impl From<JoinGroupError> for Failure {
     fn from(error: JoinGroupError) -> Self {
         match error {
-            JoinGroupError::Listen(ListenError::Name(_)) => Self::usage(error),
+            JoinGroupError::Listen(ListenError::Name(_)) | JoinGroupError::Name { .. } => {
+                Self::usage(error)
+            }
             error => Self::other(error),
         }
     }

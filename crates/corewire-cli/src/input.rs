@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use corewire_os::event::wait_readable;
 
@@ -35,6 +36,17 @@ impl Input {
             return Err(refuse(&"it is a directory"));
         }
         Ok(Self { source: file, name })
+    }
+
+    /// Waits for input, or a signal, for a while. False if there is neither.
+    pub(crate) fn is_ready(
+        &self,
+        signals: &Signals,
+        within: Option<Duration>,
+    ) -> Result<bool, Failure> {
+        let until = within.and_then(|within| Instant::now().checked_add(within));
+        let ready = wait_readable(&[self.source.as_fd(), signals.descriptor()], until)?;
+        Ok(ready.contains(&true) || signals.is_over())
     }
 
     /// Waits for input and reads it: 0 bytes at its end, `None` if a signal was caught.

@@ -126,8 +126,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let signals = Arc::new(Signals::catch()?);
     signals.begin();
     let printer = print(group.decided(args.from), args.json, Arc::clone(&signals))?;
-    let waits = Waits { domain: &domain, args, signals: &signals };
-    let outcome = propose(&group, &waits, &mut input);
+    let mut waits = Waits::new(&domain, args, &signals);
+    let outcome = propose(&group, &mut waits, &mut input);
     let commands = group.own_commands();
     // What is lost is the majority, and no call can mend that.
     let leave_within = match &outcome {
@@ -161,35 +161,49 @@ struct Waits<'a> {
     domain: &'a Domain,
     args: &'a Args,
     signals: &'a Signals,
+    /// How many lines were decided at the last look, and since when no other one was.
+    decided: u64,
+    since: Instant,
+    has_said: bool,
 }
 
-impl Waits<'_> {
+impl<'a> Waits<'a> {
+    fn new(domain: &'a Domain, args: &'a Args, signals: &'a Signals) -> Self {
+        Self { domain, args, signals, decided: 0, since: Instant::now(), has_said: false }
+    }
+
     /// Waits until all lines are decided, or the command is to end.
-    fn flush(&self, group: &Group) -> Result<(), Failure> {
-        let limit = self.args.timeout.map(Duration::from_secs);
-        let (mut decided, mut since, mut has_said) = (0, Instant::now(), false);
+    fn flush(&mut self, group: &Group) -> Result<(), Failure> {
         while !self.signals.is_over() {
             match group.flush(LOOK_EVERY) {
-                Err(GroupError::Timeout(_)) => {}
+                Err(GroupError::Timeout(_)) => _ = self.look(group)?,
                 other => return Ok(other?),
-            }
-            let now = group.own_commands()?.1;
-            if now > decided {
-                (decided, since) = (now, Instant::now());
-            }
-            if !has_said && since.elapsed() >= SAYS_AFTER {
-                has_said = true;
-                let (name, silent) = (&self.args.name, self.who_is_silent());
-                output::note(format_args!("group {name}: waiting: lines are not decided{silent}"));
-            }
-            if let Some(limit) = limit.filter(|limit| since.elapsed() >= *limit) {
-                let (name, silent) = (&self.args.name, self.who_is_silent());
-                return Err(Failure::other(format!(
-                    "group {name}: no line was decided within {limit:?}{silent}"
-                )));
             }
         }
         Ok(())
+    }
+
+    /// Says once that lines are not decided, and fails if that lasts too long. Whether some are not.
+    fn look(&mut self, group: &Group) -> Result<bool, Failure> {
+        let (proposed, decided) = group.own_commands()?;
+        if decided > self.decided || proposed == decided {
+            (self.decided, self.since) = (decided, Instant::now());
+            self.has_said &= proposed != decided;
+        }
+        let name = &self.args.name;
+        if !self.has_said && self.since.elapsed() >= SAYS_AFTER {
+            self.has_said = true;
+            let silent = self.who_is_silent();
+            output::note(format_args!("group {name}: waiting: lines are not decided{silent}"));
+        }
+        let limit = self.args.timeout.map(Duration::from_secs);
+        if let Some(limit) = limit.filter(|limit| self.since.elapsed() >= *limit) {
+            let silent = self.who_is_silent();
+            return Err(Failure::other(format!(
+                "group {name}: no line was decided within {limit:?}{silent}"
+            )));
+        }
+        Ok(proposed != decided)
     }
 
     /// Which members do not answer, behind a colon; nothing if all do. Asks them.
@@ -253,12 +267,12 @@ fn salvage(file: &Path, new: &Path) -> Result<(), Failure> {
 }
 
 /// Proposes the lines of the input, and stays as long as it is asked to.
-fn propose(group: &Group, waits: &Waits<'_>, input: &mut Input) -> Result<(), Failure> {
+fn propose(group: &Group, waits: &mut Waits<'_>, input: &mut Input) -> Result<(), Failure> {
     let signals = waits.signals;
     let mut buffer = vec![0; READ_BYTES];
     let mut splitter = Splitter::new(Records::Separated(b'\n'), group.largest_command());
     let mut count = 0;
-    let mut submit = |line: &[u8]| -> Result<(), Failure> {
+    let mut submit = |waits: &mut Waits<'_>, line: &[u8]| -> Result<(), Failure> {
         group.submit(line)?;
         count += 1;
         match count % UNDECIDED_MAX {
@@ -267,13 +281,18 @@ fn propose(group: &Group, waits: &Waits<'_>, input: &mut Input) -> Result<(), Fa
         }
     };
     loop {
+        // Lines that are not decided are looked after while no other ones come.
+        let every = waits.look(group)?.then_some(LOOK_EVERY);
+        if !input.is_ready(signals, every)? {
+            continue;
+        }
         match input.read(&mut buffer, signals)? {
             Some(0) => break,
-            Some(bytes) => splitter.split(&buffer[..bytes], &mut submit)?,
+            Some(bytes) => splitter.split(&buffer[..bytes], |line| submit(waits, line))?,
             None => return Ok(()),
         }
     }
-    splitter.finish(&mut submit)?;
+    splitter.finish(|line| submit(waits, line))?;
     waits.flush(group)?;
     if waits.args.stay {
         wait_readable(&[signals.descriptor()], None)?;

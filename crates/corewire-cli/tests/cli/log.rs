@@ -90,6 +90,32 @@ fn a_newcomer_says_who_does_not_answer_and_ends_in_time() {
 }
 
 #[test]
+fn lines_that_are_not_decided_end_in_time_while_the_input_is_open() {
+    let scratch = Scratch::new("log-open-input");
+    let others = [stay(&scratch), stay(&scratch)];
+    let mut running =
+        Running::start(scratch.command("log orders --timeout 2").stdin(Stdio::piped()));
+    let mut input = running.input();
+    input.write_all(b"one\n").unwrap();
+    eventually(|| members(&scratch).iter().filter(|one| one["decided"] == 1).count() == 3);
+    others.iter().for_each(|other| other.signal(Signal::STOP));
+    input.write_all(b"two\n").unwrap();
+    let done = running.finish();
+    others.iter().for_each(|other| other.signal(Signal::CONT));
+    done.expect_code(1);
+    let silent = "the members at these places do not answer: 0, 1";
+    let errors = &done.errors;
+    assert!(errors.contains(&format!("waiting: lines are not decided: {silent}")), "{errors}");
+    assert!(errors.contains(&format!("no line was decided within 2s: {silent}")), "{errors}");
+    assert!(errors.contains("1 of 2 lines that were read are known to be decided"), "{errors}");
+    drop(input);
+    for other in others {
+        other.signal(Signal::TERM);
+        other.finish();
+    }
+}
+
+#[test]
 fn ls_shows_the_members_with_their_roles() {
     let scratch = Scratch::new("log-ls");
     let staying = [stay(&scratch), stay(&scratch), stay(&scratch)];
