@@ -161,15 +161,17 @@ struct Waits<'a> {
     domain: &'a Domain,
     args: &'a Args,
     signals: &'a Signals,
-    /// How many lines were decided at the last look, and since when no other one was.
+    /// How many lines were decided at the last look, and since when some were not and no other one was.
     decided: u64,
     since: Instant,
+    has_undecided: bool,
     has_said: bool,
 }
 
 impl<'a> Waits<'a> {
     fn new(domain: &'a Domain, args: &'a Args, signals: &'a Signals) -> Self {
-        Self { domain, args, signals, decided: 0, since: Instant::now(), has_said: false }
+        let (decided, since) = (0, Instant::now());
+        Self { domain, args, signals, decided, since, has_undecided: false, has_said: false }
     }
 
     /// Waits until all lines are decided, or the command is to end.
@@ -186,9 +188,10 @@ impl<'a> Waits<'a> {
     /// Says once that lines are not decided, and fails if that lasts too long. Whether some are not.
     fn look(&mut self, group: &Group) -> Result<bool, Failure> {
         let (proposed, decided) = group.own_commands()?;
-        if decided > self.decided || proposed == decided {
+        let had_undecided = std::mem::replace(&mut self.has_undecided, proposed != decided);
+        if !had_undecided || decided > self.decided {
             (self.decided, self.since) = (decided, Instant::now());
-            self.has_said &= proposed != decided;
+            self.has_said &= had_undecided;
         }
         let name = &self.args.name;
         if !self.has_said && self.since.elapsed() >= SAYS_AFTER {
@@ -203,7 +206,7 @@ impl<'a> Waits<'a> {
                 "group {name}: no line was decided within {limit:?}{silent}"
             )));
         }
-        Ok(proposed != decided)
+        Ok(self.has_undecided)
     }
 
     /// Which members do not answer, behind a colon; nothing if all do. Asks them.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -96,12 +97,16 @@ fn lines_that_are_not_decided_end_in_time_while_the_input_is_open() {
     let mut running =
         Running::start(scratch.command("log orders --timeout 2").stdin(Stdio::piped()));
     let mut input = running.input();
+    // No line is waited for.
+    std::thread::park_timeout(Duration::from_millis(2500));
     input.write_all(b"one\n").unwrap();
     eventually(|| members(&scratch).iter().filter(|one| one["decided"] == 1).count() == 3);
     others.iter().for_each(|other| other.signal(Signal::STOP));
+    let began = Instant::now();
     input.write_all(b"two\n").unwrap();
     let done = running.finish();
     others.iter().for_each(|other| other.signal(Signal::CONT));
+    assert!(began.elapsed() >= Duration::from_secs(2));
     done.expect_code(1);
     let silent = "the members at these places do not answer: 0, 1";
     let errors = &done.errors;
