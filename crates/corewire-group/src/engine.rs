@@ -77,8 +77,8 @@ enum Linking {
 
 /// A thread's answer.
 enum Answer {
-    /// There is a link with the process at this place, or not.
-    Linked(u8, Result<(), ConnectError>),
+    /// There is a link with the process at this place, or not. Who was there when a thread began to connect.
+    Linked(u8, Vec<Member>, Result<(), ConnectError>),
     /// The channel has taken this member in again, or not.
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
     /// How far the file is written, as this writer says.
@@ -581,8 +581,10 @@ impl Engine {
         while let Ok(answer) = self.answered.try_recv() {
             has_any = true;
             match answer {
-                Answer::Linked(place, Ok(())) => self.linked(place),
-                Answer::Linked(place, Err(error)) => self.not_linked(place, &error),
+                Answer::Linked(place, _, Ok(())) => self.linked(place),
+                Answer::Linked(place, before, Err(error)) => {
+                    self.not_linked(place, before, &error);
+                }
                 Answer::Rejoined(Ok(receiver)) => {
                     self.receiver = *receiver;
                     self.reading = Reading::Rejoined;
@@ -645,10 +647,11 @@ impl Engine {
             return;
         }
         self.linking.insert(place, Linking::Asked);
+        let before = self.known_at(place);
         let (connector, name) = (self.connector.clone(), name_of(&self.name, place));
         let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
         let started = in_thread(move || {
-            let _ = answers.send(Answer::Linked(place, connector.connect(&name).map(drop)));
+            let _ = answers.send(Answer::Linked(place, before, connector.connect(&name).map(drop)));
             bell.ring();
         });
         if started.is_err() {
@@ -668,19 +671,15 @@ impl Engine {
         }
     }
 
-    fn not_linked(&mut self, place: u8, error: &ConnectError) {
+    fn not_linked(&mut self, place: u8, before: Vec<Member>, error: &ConnectError) {
         if self.linking.get(&place) != Some(&Linking::Asked) {
             return;
         }
         self.linking.remove(&place);
         self.why_not.remove(&place);
         match error {
-            // It has ended.
-            ConnectError::NotFound(_) => {
-                for member in self.known_at(place) {
-                    self.ended(member);
-                }
-            }
+            // They have ended. Another process may have come since.
+            ConnectError::NotFound(_) => before.into_iter().for_each(|one| self.ended(one)),
             // It is stopped, or it or this process has no room now.
             _ => {
                 if !matches!(error, ConnectError::NoAnswer { .. }) {
@@ -730,6 +729,9 @@ impl Engine {
                     let name = self.endpoint.name_of(peer).unwrap_or_default();
                     let place = place_of(&self.name, name);
                     let before = place.map(|place| self.known_at(place)).unwrap_or_default();
+                    // Whoever has not said yet who it is has another link now, or has ended.
+                    let is_new = |other: &Other| place.is_some() && other.place == place;
+                    self.peers.retain(|_, other| !is_new(other) || other.member.is_some());
                     self.peers.insert(peer, Other { place, member: None, before });
                     if let Some(place) = place {
                         self.linking.insert(place, Linking::Linked);
@@ -753,15 +755,17 @@ impl Engine {
         let Some(Other { place, member, before }) = self.peers.remove(&peer) else { return };
         // A new link may have come before the end of this one is reported.
         let has_another = place.is_some() && self.peers.values().any(|other| other.place == place);
+        if let Some(place) = place.filter(|_| !has_another)
+            && self.linking.get(&place) == Some(&Linking::Linked)
+        {
+            self.linking.remove(&place);
+        }
         match (why, member, place) {
             // It may live, and nothing that it says can be believed.
             (why @ MessageError::PeerCutOff { .. }, Some(_), _) => self.failed = Some(why.into()),
             (MessageError::PeerDied { .. }, Some(member), _) => self.ended(member),
             // Another process may have come to its place meanwhile.
-            (MessageError::PeerDied { .. }, None, Some(place)) => {
-                if !has_another {
-                    self.linking.remove(&place);
-                }
+            (MessageError::PeerDied { .. }, None, _) => {
                 before.into_iter().for_each(|one| self.ended(one));
             }
             // Its process may live, and only the link has ended: the next attempt tells.

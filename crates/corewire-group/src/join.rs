@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use corewire::{
 };
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::locked::SharedLock;
+use corewire_os::process::effective_uid;
 use corewire_os::{OsError, random_u128};
 use rustix::io::Errno;
 
@@ -46,6 +48,9 @@ const NAME_BYTES_MAX: usize = 100;
 const LOOKS_AFTER: Duration = Duration::from_millis(50);
 /// How long processes that run may take to say that they do.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
+
+/// Why a process waits for its channel, as far as is known.
+const NOT_LET_IN: &str = "the group's channel does not let this process in";
 
 /// This process's ends of the group's channel.
 type Ends = (SharedSender, SnapshotReceiver);
@@ -240,7 +245,7 @@ impl GroupBuilder {
         let words = format!("{words}{}\n", self.name);
         match SharedLock::take(&lock, words.as_bytes(), Instant::now()) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
-            Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            Err(_) if lock.metadata().is_ok_and(|found| found.uid() != effective_uid()) => {
                 Err(LogFileError::ForeignLock(lock).into())
             }
             taken => Ok(taken.map_err(failed("lock", &lock))?),
@@ -306,7 +311,7 @@ impl GroupBuilder {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            let said = || why.clone().map_or_else(String::new, |(_, why)| why);
+            let said = || why.clone().map_or_else(|| NOT_LET_IN.to_owned(), |(_, why)| why);
             deadline.check(&self.name, said)?;
             // Asking takes a moment, and what was answered long ago is not so any more.
             let now = Instant::now();
@@ -368,7 +373,7 @@ impl GroupBuilder {
                 _ => None,
             });
         let silent: Vec<_> = silent.collect::<BTreeSet<_>>().into_iter().collect();
-        let why = "the group's channel does not let this process in";
+        let why = NOT_LET_IN;
         match &silent[..] {
             [] if why_not.is_empty() => why.to_owned(),
             [] => format!("{why}: {why_not}"),

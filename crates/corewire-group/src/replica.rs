@@ -91,8 +91,8 @@ pub enum Input<C> {
     Gone(Member),
     /// A process that would be a member has met this member.
     Met(Member),
-    /// The link with a process that was met has ended, and there is another one. What either side has said last may be lost;
-    /// everything that comes from now on was said behind it.
+    /// The link with a process that was met has ended, and there is another one. What either side has said last may be lost,
+    /// also if something that it has said behind that comes now.
     Relinked(Member),
     /// It was stopped for too long, and some publications are lost for it. What is published from this position on comes.
     Missed(u64),

@@ -113,9 +113,10 @@ pub enum Action {
     Continue(Member),
     /// What a member waits for is late.
     Late(Member),
-    /// A process ends its link with another one, which has got so many of its messages that it has not heard, and links
-    /// with it again.
-    Cut(Member, Member, usize),
+    /// A process ends its link with another one, and links with it again. Of what the other one has not heard it has got so
+    /// many messages; so many behind them are lost. The other one knows at once, or all that it says before it hears of
+    /// the new link is lost.
+    Cut(Member, Member, [usize; 2], bool),
     /// A member that has left ends.
     End(Member),
     /// A process dies.
@@ -311,12 +312,15 @@ impl World {
     }
 
     /// Ends a link, and makes a new one, of which the other process hears behind what it has got.
-    fn cut(&mut self, by: Member, of: Member, got: usize) {
+    fn cut(&mut self, by: Member, of: Member, [got, lost]: [usize; 2], knows: bool) {
         let queue = self.queues.entry((by, of)).or_default();
-        queue.truncate(got);
-        queue.push_back(None);
+        queue.drain(got..got + lost);
+        queue.insert(got, None);
         self.queues.remove(&(of, by));
-        self.unheard.insert((of, by));
+        match knows {
+            true => _ = self.queues.insert((of, by), VecDeque::from([None])),
+            false => _ = self.unheard.insert((of, by)),
+        }
     }
 
     /// What a process hears next from another one.
@@ -456,7 +460,12 @@ impl Limits {
             if is_new((by, of)) || is_new((of, by)) || there + back == 0 {
                 continue;
             }
-            actions.extend((0..=there).map(|got| Action::Cut(by, of, got)));
+            for got in 0..=there {
+                for lost in 0..=there - got {
+                    actions
+                        .extend([true, false].map(|knows| Action::Cut(by, of, [got, lost], knows)));
+                }
+            }
         }
     }
 }
@@ -618,9 +627,9 @@ impl Model for Limits {
                 world.lates -= 1;
                 world.step(member, Input::Late);
             }
-            Action::Cut(by, of, got) => {
+            Action::Cut(by, of, counts, knows) => {
                 world.cuts -= 1;
-                world.cut(by, of, got);
+                world.cut(by, of, counts, knows);
             }
             Action::End(member) => world.die(member),
             Action::Die(member) => {
