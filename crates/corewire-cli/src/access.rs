@@ -1,10 +1,15 @@
 //! The domain that a command works in, and the users that it lets in.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use corewire::{Access, Domain};
+use corewire_os::file::read_regular;
 
 use crate::failure::Failure;
+
+/// The longest file of names of users or groups.
+pub(crate) const NAMES_BYTES_MAX: u64 = 64 << 20;
 
 /// The user of `--owner` or `COREWIRE_OWNER`; set once, before the command runs.
 static OWNER: OnceLock<u32> = OnceLock::new();
@@ -98,7 +103,8 @@ fn group(name: &str) -> Result<u32, String> {
         return Ok(gid);
     }
     let file = "/etc/group";
-    let text = std::fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+    let text = read_regular(Path::new(file), NAMES_BYTES_MAX)
+        .map_err(|error| format!("{file}: {error}"))?;
     gid_in(&String::from_utf8_lossy(&text), name)
         .ok_or_else(|| format!("there is no group {name:?} in {file}"))
 }

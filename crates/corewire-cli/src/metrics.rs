@@ -1,20 +1,20 @@
 //! `corewire metrics`: counters of the channels, endpoints, monitors and groups in the text format of Prometheus.
 
 use std::fmt::{Display, Write as _};
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
 use corewire_group::GroupView;
 use corewire_layout::LINE_BYTES;
 use corewire_monitor::Routes;
+use corewire_os::file;
 use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
 use crate::seen::{self, Monitor, Seen};
 use crate::top::rates::counter;
-use crate::{access, output};
+use crate::{access, output, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +48,8 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
-    /// Write to FILE once, and end
+    /// Write to FILE once, and end. A regular file is replaced whole; links are followed, and a device or pipe is written
+    /// into
     #[arg(long, value_name = "FILE", conflicts_with = "port")]
     file: Option<PathBuf>,
     /// Answer requests on this port of the loopback interface; 0 takes a free port and prints it
@@ -60,22 +61,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     match (&args.file, args.port) {
-        (Some(file), _) => write_whole(file, &text(&domain)?),
+        // Whoever reads the file finds the old text or the new, and nothing between.
+        (Some(path), _) => file::write(path, text(&domain)?.as_bytes()).map_err(|error| {
+            let shown = units::printable(&path.to_string_lossy());
+            Failure::other(format!("cannot write {shown}: {error}"))
+        }),
         (None, Some(port)) => serve(&domain, port),
         (None, None) => output::print(&text(&domain)?),
     }
-}
-
-/// Whoever reads the file finds the old text or the new, and nothing between.
-fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let beside = file.with_file_name(name);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        Failure::other(format!("cannot write {}: {error}", file.display()))
-    })
 }
 
 fn serve(domain: &Domain, port: u16) -> Result<(), Failure> {

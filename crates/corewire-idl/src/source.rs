@@ -105,16 +105,25 @@ impl Source {
         }
     }
 
-    /// Reads the file at `path`. Its name is the path as given.
+    /// Reads the regular file at `path`. Its name is the path as given.
     ///
     /// # Errors
     ///
-    /// Those of reading the file.
+    /// Those of reading the file; `InvalidInput` if it is a pipe or something else that could be waited for, or has no end.
     pub fn read(path: &Path) -> io::Result<Self> {
         use io::Read as _;
         let mut bytes = Vec::new();
         let limit = u64::try_from(SOURCE_BYTES_MAX + 1).unwrap_or(u64::MAX);
-        fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        // The kernel says what is wrong with a directory.
+        let check = |found: fs::Metadata| match found.is_file() || found.is_dir() {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        };
+        // Opening a pipe waits.
+        check(path.metadata()?)?;
+        let file = fs::File::open(path)?;
+        check(file.metadata()?)?;
+        file.take(limit).read_to_end(&mut bytes)?;
         Ok(Self::from_bytes(path.display().to_string(), &bytes))
     }
 

@@ -19,6 +19,7 @@ pub mod access;
 pub mod allocations;
 pub mod directory;
 pub mod event;
+pub mod file;
 pub mod fork;
 pub mod locked;
 pub mod memory;

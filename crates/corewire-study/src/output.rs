@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use corewire_os::file;
 use corewire_study::harness::statistics::Spread;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +32,7 @@ pub(crate) fn write_plots(directory: &Path, results: &Results) -> Result<(), Fai
 /// Writes one file.
 pub(crate) fn put(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = directory.join(name);
-    fs::write(&path, text).doing(format_args!("write {}", path.display()))
+    file::write(&path, text.as_bytes()).doing(format_args!("write {}", path.display()))
 }
 
 /// Reads results from a file.

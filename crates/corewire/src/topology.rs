@@ -1,15 +1,18 @@
 //! The costs of a machine's cache lines, read from a file. `corewire doctor --measure` writes such a file. `corewire
 //! model --topology` reads it. So does a process that creates a channel that may be on two levels.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use corewire_os::file;
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that names the machine's file.
 const VARIABLE: &str = "COREWIRE_TOPOLOGY";
 /// Maximum cost in a file: a second, more than any access takes.
 const COST_MAX_NS: u64 = 1_000_000_000;
+
+/// The longest such file.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// A machine: cores in domains that share a last-level cache, and the cost of a cache line between them. Times are
 /// in nanoseconds.
@@ -78,7 +81,8 @@ impl Topology {
     /// [`TopologyError`]: the file cannot be read, has unknown keys, or impossible values.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
-        let text = corewire_os::read_text(path).map_err(|error| failed(error.to_string()))?;
+        let text = file::read_regular_text(path, BYTES_MAX);
+        let text = text.map_err(|error| failed(error.to_string()))?;
         let topology: Self = serde_json::from_str(&text)
             .map_err(|error| failed(format!("not a topology: {error}")))?;
         for (name, count) in
@@ -112,7 +116,7 @@ impl Topology {
     pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
         let text = serde_json::to_string(self).map_err(|error| failed(error.to_string()))?;
-        fs::write(path, text + "\n").map_err(|error| failed(error.to_string()))
+        file::write(path, (text + "\n").as_bytes()).map_err(|error| failed(error.to_string()))
     }
 
     /// True if a message to `receivers` receivers, spread over the domains, reaches the last of them

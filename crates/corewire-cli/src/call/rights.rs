@@ -8,6 +8,7 @@ use std::path::Path;
 use corewire_bind::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
 use corewire_idl::form::{CapabilityKind, Resolved, Type};
 use corewire_idl::json::{CapabilitySource, CapabilityUse};
+use corewire_os::file::write_with;
 use corewire_os::fork::Descriptor;
 
 use super::service::Service;
@@ -102,9 +103,7 @@ pub(super) fn copy(mut arrived: Arrived<'_>, target: &Path) -> Result<(), Failur
             let mut stdout = io::stdout().lock();
             io::copy(&mut source, &mut stdout).and_then(|_| stdout.flush())
         }
-        false => {
-            File::create(target).and_then(|mut file| io::copy(&mut source, &mut file).map(drop))
-        }
+        false => write_with(target, |file| io::copy(&mut source, file).map(drop)),
     };
     copied.map_err(|error| match source.error {
         Some(error) => Failure::other(format!("cannot read the descriptor of the reply: {error}")),

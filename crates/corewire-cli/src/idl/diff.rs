@@ -1,11 +1,10 @@
 //! `corewire idl diff`: what changes between two versions of an interface, and whether it breaks.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use corewire_idl::form::Interface;
 use corewire_idl::{Change, Diff, Source, diff};
+use corewire_os::file::read_regular_text;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -83,15 +82,8 @@ fn interface(path: &Path, imports: &[Source]) -> Result<Interface, Failure> {
 }
 
 fn form(path: &Path) -> Result<Interface, Failure> {
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(FORM_BYTES_MAX + 1).read_to_string(&mut text));
-    read.map_err(|error| super::unreadable(path, &error))?;
-    if text.len() as u64 > FORM_BYTES_MAX {
-        let limit_mib = FORM_BYTES_MAX >> 20;
-        let path = super::shown(path);
-        return Err(Failure::usage(format!("{path}: more than {limit_mib} MiB are not possible")));
-    }
+    let text = read_regular_text(path, FORM_BYTES_MAX);
+    let text = text.map_err(|error| super::unreadable(path, &error))?;
     Interface::from_json(&text)
         .map_err(|error| Failure::usage(format!("{}: {error}", super::shown(path))))
 }

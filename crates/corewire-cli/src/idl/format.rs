@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use corewire_idl::{Diagnostics, SOURCE_BYTES_MAX, Source, format};
+use corewire_os::file;
 
-use super::whole;
 use crate::failure::Failure;
 use crate::output;
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
             Ok(text) if is_input(path) => output::print(&text)?,
             Ok(text) if text == original => {}
-            Ok(text) => whole::replace(path, &text).map_err(|error| {
+            Ok(text) => file::write(path, text.as_bytes()).map_err(|error| {
                 super::report(&found);
                 Failure::other(format!("cannot write {}: {error}", super::shown(path)))
             })?,

@@ -1,13 +1,14 @@
 //! What `corewire idl rust` and `corewire idl c-header` have in common.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use corewire_idl::Diagnostics;
 use corewire_idl::form::Interface;
+use corewire_os::file;
 
 use super::check::{self, MessageFormat};
-use super::whole;
 use crate::failure::Failure;
 use crate::output;
 
@@ -70,11 +71,19 @@ pub(super) fn run(
         return codes.iter().try_for_each(|code| output::print(code));
     };
     for (path, code) in targets.iter().zip(codes) {
-        whole::write(path, &code).map_err(|error| {
+        write(path, &code).map_err(|error| {
             Failure::other(format!("cannot write {}: {error}", super::shown(path)))
         })?;
     }
     Ok(())
+}
+
+/// A file that has this text already keeps its time, so that builds do not begin again.
+fn write(path: &Path, code: &str) -> io::Result<()> {
+    match file::read_regular(path, code.len() as u64) {
+        Ok(old) if old == code.as_bytes() => Ok(()),
+        _ => file::write(path, code.as_bytes()),
+    }
 }
 
 /// The files to write.

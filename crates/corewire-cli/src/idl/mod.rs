@@ -8,7 +8,6 @@ mod form;
 mod format;
 mod generate;
 mod rust;
-mod whole;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

@@ -2,11 +2,17 @@
 
 use std::path::Path;
 
+use corewire_os::file::read_regular_text;
 use corewire_os::process::effective_uid;
 use corewire_route::{Act, Policy, Rule};
 use serde::Deserialize;
 
+use crate::access::NAMES_BYTES_MAX;
 use crate::failure::Failure;
+use crate::units;
+
+/// The longest policy file.
+const POLICY_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,8 +48,8 @@ enum Who {
 
 /// Reads a policy file.
 pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
+    let shown = units::printable(&path.to_string_lossy());
+    let text = read_regular_text(path, POLICY_BYTES_MAX)
         .map_err(|error| Failure::usage(format!("policy {shown}: {error}")))?;
     parse(&text).map_err(|error| Failure::usage(format!("policy {shown}: {error}")))
 }
@@ -73,7 +79,8 @@ fn number_of(who: &Who, file: &str) -> Result<u32, String> {
         Who::Number(number) => return Ok(*number),
         Who::Name(name) => name,
     };
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let text = read_regular_text(Path::new(file), NAMES_BYTES_MAX)
+        .map_err(|error| format!("{file}: {error}"))?;
     let line = text.lines().find(|line| line.split(':').next() == Some(name));
     let number = line.and_then(|line| line.split(':').nth(2)?.parse().ok());
     number.ok_or_else(|| format!("{name:?} is not in {file}"))

@@ -13,7 +13,7 @@ use corewire_os::event::wait_readable;
 use crate::circuits::ANSWER_WITHIN;
 use crate::failure::Failure;
 use crate::signals::Signals;
-use crate::{access, output};
+use crate::{access, output, units};
 use timeline::Timeline;
 
 const EXAMPLES: &str = "\
@@ -102,8 +102,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Format::Json => (trace_event::encode(&timeline)?, "corewire.json"),
     };
     let file = args.out.clone().unwrap_or_else(|| otherwise.into());
-    let failed = |error| Failure::other(format!("cannot write {}: {error}", file.display()));
-    std::fs::write(&file, bytes).map_err(failed)?;
+    corewire_os::file::write(&file, &bytes).map_err(|error| {
+        let shown = units::printable(&file.to_string_lossy());
+        Failure::other(format!("cannot write {shown}: {error}"))
+    })?;
     for party in &timeline.parties {
         let lost = match party.lost {
             0 => String::new(),
