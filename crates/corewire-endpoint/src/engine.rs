@@ -77,6 +77,7 @@ pub struct Engine<T: Transport> {
 pub(crate) struct Row {
     pub(crate) generation: u32,
     pub(crate) name: Option<ChannelName>,
+    pub(crate) incarnation: u128,
     /// It has gone, but something that it sent may be left.
     pub(crate) gone: Option<Gone>,
     /// Messages that were offered to it, by the numbers of the offers.
@@ -312,6 +313,13 @@ impl<T: Transport> Engine<T> {
         row.name.as_ref().filter(|_| row.generation == peer.generation())
     }
 
+    /// Which endpoint of its name a peer is. `None` as for its name.
+    #[must_use]
+    pub fn incarnation_of(&self, peer: Peer) -> Option<u128> {
+        let row = self.rows.get(peer.row() as usize)?;
+        (row.name.is_some() && row.generation == peer.generation()).then_some(row.incarnation)
+    }
+
     /// Whether messages can be sent to this peer.
     ///
     /// # Errors
@@ -424,13 +432,14 @@ impl<T: Transport> Engine<T> {
 
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Came { row, name } => {
+            Change::Came { row, name, incarnation } => {
                 let index = row as usize;
                 if self.rows.len() <= index {
                     self.rows.resize_with(index + 1, Row::default);
                 }
                 let generation = self.rows[index].generation.wrapping_add(1).max(1);
-                self.rows[index] = Row { generation, name: Some(name), ..Row::default() };
+                let name = Some(name);
+                self.rows[index] = Row { generation, name, incarnation, ..Row::default() };
                 self.transport.open(row, generation);
                 self.note_arrival_of(Peer::new(row, generation));
             }

@@ -35,11 +35,14 @@ struct State {
     slots: usize,
     fragment_bytes: usize,
     ends: Vec<End>,
+    /// Endpoints so far.
+    count: u128,
 }
 
 #[derive(Debug)]
 struct End {
     name: ChannelName,
+    incarnation: u128,
     is_gone: bool,
     changes: Vec<Change>,
     /// By sender.
@@ -116,14 +119,27 @@ struct Part {
     bit: Option<u16>,
 }
 
+impl State {
+    fn next_incarnation(&mut self) -> u128 {
+        self.count += 1;
+        self.count
+    }
+}
+
+impl End {
+    fn came(&self, row: u32) -> Change {
+        Change::Came { row, name: self.name.clone(), incarnation: self.incarnation }
+    }
+}
+
 impl Network {
     /// Queues of `slots` fragments of at most `fragment_bytes` bytes. With a seed other than 0 everything
     /// that may happen at random does.
     #[must_use]
     pub fn new(seed: u64, slots: usize, fragment_bytes: usize) -> Self {
-        let (dice, is_random, ends) = (seed | 1, seed != 0, Vec::new());
+        let (dice, is_random, ends, count) = (seed | 1, seed != 0, Vec::new(), 0);
         let (offers, refuses) = (false, false);
-        let state = State { dice, is_random, offers, refuses, slots, fragment_bytes, ends };
+        let state = State { dice, is_random, offers, refuses, slots, fragment_bytes, ends, count };
         Self(Rc::new(RefCell::new(state)))
     }
 
@@ -151,22 +167,26 @@ impl Network {
         let state = &mut *self.0.borrow_mut();
         let me = state.ends.len();
         let row = u32::try_from(me).expect("few endpoints");
+        let incarnation = state.next_incarnation();
+        let came = Change::Came { row, name: name.clone(), incarnation };
         let here = state.ends.iter().enumerate().filter(|(_, end)| !end.is_gone);
         let changes = here.map(|(row, end)| {
             let row = u32::try_from(row).expect("few endpoints");
-            Change::Came { row, name: end.name.clone() }
+            end.came(row)
         });
         let mut changes: Vec<Change> = changes.collect();
-        changes.push(Change::Came { row, name: name.clone() });
+        changes.push(came.clone());
         for end in &mut state.ends {
-            end.changes.push(Change::Came { row, name: name.clone() });
+            end.changes.push(came.clone());
             end.queues.push(Queue::default());
             end.granted.push(Granted::default());
         }
         let queues = (0..=me).map(|_| Queue::default()).collect();
         let granted = (0..=me).map(|_| Granted::default()).collect();
         let (offers, uses) = (BTreeMap::new(), 0);
-        state.ends.push(End { name, is_gone: false, changes, queues, offers, uses, granted });
+        let is_gone = false;
+        let end = End { name, incarnation, is_gone, changes, queues, offers, uses, granted };
+        state.ends.push(end);
         InMemory { network: self.clone(), me, last: 0 }
     }
 
@@ -180,17 +200,21 @@ impl Network {
         let state = &mut *self.0.borrow_mut();
         let row = u32::try_from(number).expect("few endpoints");
         assert!(state.ends[number].is_gone, "the endpoint is there");
+        let incarnation = state.next_incarnation();
+        let came = Change::Came { row, name: name.clone(), incarnation };
         let mut changes = Vec::new();
         for (other, end) in (0u32..).zip(&mut state.ends).filter(|(_, end)| !end.is_gone) {
-            end.changes.push(Change::Came { row, name: name.clone() });
+            end.changes.push(came.clone());
             end.granted[number] = Granted::default();
-            changes.push(Change::Came { row: other, name: end.name.clone() });
+            changes.push(end.came(other));
         }
-        changes.push(Change::Came { row, name: name.clone() });
+        changes.push(came);
         let queues = state.ends.iter().map(|_| Queue::default()).collect();
         let granted = state.ends.iter().map(|_| Granted::default()).collect();
         let (offers, uses) = (BTreeMap::new(), 0);
-        state.ends[number] = End { name, is_gone: false, changes, queues, offers, uses, granted };
+        let is_gone = false;
+        state.ends[number] =
+            End { name, incarnation, is_gone, changes, queues, offers, uses, granted };
         InMemory { network: self.clone(), me: number, last: 0 }
     }
 

@@ -303,6 +303,8 @@ pub enum Change {
         row: u32,
         /// Its name.
         name: ChannelName,
+        /// Which endpoint of that name it is.
+        incarnation: u128,
     },
     /// A request of a peer will never be replied to: whoever was to reply has dropped it.
     Dropped {

@@ -8,6 +8,9 @@
 //!
 //! Nothing here waits. What cannot be sent now stays in a queue: a member that is stopped holds up nobody else.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -64,21 +67,19 @@ pub(crate) fn place_of(group: &str, name: &str) -> Option<u8> {
     (usize::from(place) < MEMBERS_MAX && number == place.to_string()).then_some(place)
 }
 
-/// How far the attempt to link with the member at a place is.
+/// How far the question is who is at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Linking {
+enum Asking {
     /// A thread connects.
     Asked,
-    /// There is a link, and the other one has not said yet who it is.
-    Linked,
-    /// It did not answer. A thread asks again from then on.
+    /// There was no answer. A thread asks again from then on.
     Again(Instant),
 }
 
 /// A thread's answer.
 enum Answer {
-    /// There is a link with the process at this place, or not. Who was there when a thread began to connect.
-    Linked(u8, Vec<Member>, Result<(), ConnectError>),
+    /// Who is at this place; and who was known to have been there when a thread began to ask.
+    Asked(u8, Vec<Member>, Result<Member, ConnectError>),
     /// The channel has taken this member in again, or not.
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
     /// How far the file is written, as this writer says.
@@ -104,11 +105,10 @@ struct Unpublished {
 
 /// The other end of a link.
 struct Other {
-    place: Option<u8>,
-    /// Who it is, once it has said so.
+    /// Who it is: its endpoint's name and incarnation tell. None if it just looks.
     member: Option<Member>,
-    /// Who may have been at its place when it came.
-    before: Vec<Member>,
+    /// It has said which file it knows, and it is the same.
+    has_greeted: bool,
 }
 
 /// What is said to a member.
@@ -158,8 +158,8 @@ pub(crate) struct Engine {
     peers: BTreeMap<Peer, Other>,
     /// Of each member, also of one that has no link.
     links: BTreeMap<Member, Link>,
-    linking: BTreeMap<u8, Linking>,
-    /// What links have not had room for: who this member is.
+    asking: BTreeMap<u8, Asking>,
+    /// What links have not had room for: which file this member knows.
     greetings: VecDeque<(Peer, Vec<u8>)>,
     gone: BTreeSet<Member>,
     /// Those of them whose marks have not been read.
@@ -259,7 +259,7 @@ impl Engine {
             receiver,
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
-            linking: BTreeMap::new(),
+            asking: BTreeMap::new(),
             gone: BTreeSet::new(),
             unpublished: VecDeque::new(),
             answers,
@@ -318,7 +318,7 @@ impl Engine {
     /// Founds the group if this process would be a member and no member lives. Before that it reads the group's file, and
     /// everything that former members have published. Only a process that has the group's door does this.
     pub(crate) fn found_if_alone(&mut self) -> Result<(), GroupError> {
-        let is_alone = self.linking.is_empty() && self.replica.is_orphaned();
+        let is_alone = self.unanswered().is_empty() && self.replica.is_orphaned();
         if !is_alone || !matches!(self.founding, Founding::No) {
             return Ok(());
         }
@@ -392,7 +392,7 @@ impl Engine {
             Some(why) => format!("{place} ({why})"),
             None => place.to_string(),
         };
-        let places: Vec<_> = self.linking.keys().map(place).collect();
+        let places: Vec<_> = self.unanswered().iter().map(place).collect();
         if let Some(file) = &self.file
             && (self.lock.is_none() || self.replica.is_orphaned() && places.is_empty())
         {
@@ -437,7 +437,7 @@ impl Engine {
         let mut others = others.filter(|one| **one != self.me && !self.gone.contains(one));
         let lasts = now.saturating_duration_since(since) >= LATER_VIEW_WITHIN;
         let all_have_said =
-            self.linking.is_empty() && others.all(|other| self.knows_no_later.contains(other));
+            self.unanswered().is_empty() && others.all(|other| self.knows_no_later.contains(other));
         if !lasts || !all_have_said {
             return Ok(());
         }
@@ -450,9 +450,9 @@ impl Engine {
         // A directory that cannot be read now is read again.
         for name in self.domain.endpoints().unwrap_or_default() {
             let place = place_of(&self.name, name.as_str());
-            let is_here = self.peers.values().any(|other| other.place == place);
-            if let Some(place) = place.filter(|_| !is_here) {
-                self.link(place);
+            let here = |other: &Other| other.member.is_some_and(|one| Some(one.place) == place);
+            if let Some(place) = place.filter(|_| !self.peers.values().any(here)) {
+                self.ask(place);
             }
         }
         for peer in self.links.values().filter_map(|link| link.peer).collect::<Vec<_>>() {
@@ -570,7 +570,7 @@ impl Engine {
         };
         // What finds no room now is tried again soon.
         let is_soon = self.has_unsent()
-            || self.linking.values().any(|linking| matches!(linking, Linking::Again(_)));
+            || self.asking.values().any(|asking| matches!(asking, Asking::Again(_)));
         let most = Duration::from_millis(if is_soon { 1 } else { 100 });
         Ok(Some(Pause { endpoint: self.endpoint.readiness(), receiver, most }))
     }
@@ -581,10 +581,7 @@ impl Engine {
         while let Ok(answer) = self.answered.try_recv() {
             has_any = true;
             match answer {
-                Answer::Linked(place, _, Ok(())) => self.linked(place),
-                Answer::Linked(place, before, Err(error)) => {
-                    self.not_linked(place, before, &error);
-                }
+                Answer::Asked(place, before, answer) => self.answered(place, before, answer),
                 Answer::Rejoined(Ok(receiver)) => {
                     self.receiver = *receiver;
                     self.reading = Reading::Rejoined;
@@ -600,16 +597,16 @@ impl Engine {
                 Answer::Written(..) => {}
             }
         }
-        if self.linking.is_empty() {
+        if self.asking.is_empty() {
             return Ok(has_any);
         }
         let now = Instant::now();
-        let is_due = |linking: &Linking| matches!(linking, Linking::Again(at) if *at <= now);
-        let due = self.linking.iter().filter(|(_, linking)| is_due(linking));
+        let is_due = |asking: &Asking| matches!(asking, Asking::Again(at) if *at <= now);
+        let due = self.asking.iter().filter(|(_, asking)| is_due(asking));
         let due: Vec<u8> = due.map(|(place, _)| *place).collect();
         for place in due {
-            self.linking.remove(&place);
-            self.link(place);
+            self.asking.remove(&place);
+            self.ask(place);
         }
         Ok(has_any)
     }
@@ -641,53 +638,76 @@ impl Engine {
 
     // Links.
 
-    /// Links with the process at this place, in a thread of its own: it may be stopped. Without a thread now, later.
-    pub(crate) fn link(&mut self, place: u8) {
-        if place == self.me.place || self.linking.contains_key(&place) {
+    /// Asks who is at a place, and links with that process, in a thread of its own: it may be stopped. Without a thread now,
+    /// later.
+    pub(crate) fn ask(&mut self, place: u8) {
+        let before = self.known_at(place);
+        if place == self.me.place {
+            let others = before.into_iter().filter(|one| *one != self.me);
+            return others.collect::<Vec<_>>().into_iter().for_each(|one| self.ended(one));
+        }
+        if self.asking.contains_key(&place) {
             return;
         }
-        self.linking.insert(place, Linking::Asked);
-        let before = self.known_at(place);
+        self.asking.insert(place, Asking::Asked);
         let (connector, name) = (self.connector.clone(), name_of(&self.name, place));
         let (answers, bell) = (self.answers.clone(), Arc::clone(&self.bell));
         let started = in_thread(move || {
-            let _ = answers.send(Answer::Linked(place, before, connector.connect(&name).map(drop)));
+            let found = connector.connect(&name).map(|it| Member::at(place, it));
+            let _ = answers.send(Answer::Asked(place, before, found));
             bell.ring();
         });
         if started.is_err() {
-            self.link_again(place);
+            self.ask_again(place);
         }
     }
 
-    fn link_again(&mut self, place: u8) {
-        self.linking.insert(place, Linking::Again(Instant::now() + AGAIN_AFTER));
+    fn ask_again(&mut self, place: u8) {
+        self.asking.insert(place, Asking::Again(Instant::now() + AGAIN_AFTER));
     }
 
-    /// There is a link, maybe the one that has been there before.
-    fn linked(&mut self, place: u8) {
-        let has_met = |other: &Other| other.place == Some(place) && other.member.is_some();
-        if self.linking.get(&place) == Some(&Linking::Asked) && self.peers.values().any(has_met) {
-            self.linking.remove(&place);
+    /// Asks who is at a place if somebody may be there whom no link connects.
+    fn ask_if_unlinked(&mut self, place: u8) {
+        if self.known_at(place).into_iter().any(|member| !self.has_link(member)) {
+            self.ask(place);
         }
     }
 
-    fn not_linked(&mut self, place: u8, before: Vec<Member>, error: &ConnectError) {
-        if self.linking.get(&place) != Some(&Linking::Asked) {
-            return;
-        }
-        self.linking.remove(&place);
+    /// A place belongs to one process at a time. All who were known to have been there before somebody asked have ended,
+    /// except the one that was found. No other order of events tells: after a stop this process may hear of a process long
+    /// after that process's successor has become a member.
+    fn answered(&mut self, place: u8, before: Vec<Member>, answer: Result<Member, ConnectError>) {
+        self.asking.remove(&place);
         self.why_not.remove(&place);
-        match error {
-            // They have ended. Another process may have come since.
-            ConnectError::NotFound(_) => before.into_iter().for_each(|one| self.ended(one)),
+        match answer {
+            Ok(found) => {
+                before.into_iter().filter(|one| *one != found).for_each(|one| self.ended(one));
+                // The link has ended already, or this end has not heard of it yet.
+                if !self.has_link(found) && self.lives(found) {
+                    self.ask_again(place);
+                }
+            }
+            // Another process may have come since.
+            Err(ConnectError::NotFound(_)) => before.into_iter().for_each(|one| self.ended(one)),
             // It is stopped, or it or this process has no room now.
-            _ => {
+            Err(error) => {
                 if !matches!(error, ConnectError::NoAnswer { .. }) {
                     self.why_not.insert(place, error.to_string());
                 }
-                self.link_again(place);
+                self.ask_again(place);
             }
         }
+    }
+
+    fn has_link(&self, member: Member) -> bool {
+        self.peers.values().any(|other| other.member == Some(member))
+    }
+
+    /// Places of which it is not known who is there, or where a process has not greeted yet.
+    fn unanswered(&self) -> BTreeSet<u8> {
+        let silent = self.peers.values().filter(|other| !other.has_greeted);
+        let silent = silent.filter_map(|other| other.member.map(|member| member.place));
+        self.asking.keys().copied().chain(silent).collect()
     }
 
     /// Members at a place that are not known to have ended.
@@ -725,20 +745,7 @@ impl Engine {
             };
             has_any = true;
             match event {
-                Event::Came(peer) => {
-                    let name = self.endpoint.name_of(peer).unwrap_or_default();
-                    let place = place_of(&self.name, name);
-                    let before = place.map(|place| self.known_at(place)).unwrap_or_default();
-                    // Whoever has not said yet who it is has another link now, or has ended.
-                    let is_new = |other: &Other| place.is_some() && other.place == place;
-                    self.peers.retain(|_, other| !is_new(other) || other.member.is_some());
-                    self.peers.insert(peer, Other { place, member: None, before });
-                    if let Some(place) = place {
-                        self.linking.insert(place, Linking::Linked);
-                        self.greetings
-                            .push_back((peer, encode(&Frame::Hello(self.me, self.file.clone()))));
-                    }
-                }
+                Event::Came(peer) => self.came(peer),
                 Event::Received(message) => {
                     let from = message.source();
                     if let Some(frame) = decode(&message) {
@@ -751,50 +758,55 @@ impl Engine {
         Ok(has_any)
     }
 
-    fn link_ended(&mut self, peer: Peer, why: MessageError) {
-        let Some(Other { place, member, before }) = self.peers.remove(&peer) else { return };
-        // A new link may have come before the end of this one is reported.
-        let has_another = place.is_some() && self.peers.values().any(|other| other.place == place);
-        if let Some(place) = place.filter(|_| !has_another)
-            && self.linking.get(&place) == Some(&Linking::Linked)
-        {
-            self.linking.remove(&place);
+    fn came(&mut self, peer: Peer) {
+        let name = self.endpoint.name_of(peer).unwrap_or_default();
+        let place = place_of(&self.name, name);
+        let member = place
+            .zip(self.endpoint.incarnation_of(peer))
+            .map(|(place, incarnation)| Member::at(place, incarnation));
+        if let Some(member) = member {
+            // What still comes by its link before would be out of order.
+            self.peers.retain(|_, other| other.member != Some(member));
+            if let Some(link) = self.links.get_mut(&member) {
+                link.peer = None;
+            }
+            self.greetings.push_back((peer, encode(&Frame::Hello(self.file.clone()))));
         }
-        match (why, member, place) {
+        self.peers.insert(peer, Other { member, has_greeted: false });
+    }
+
+    fn link_ended(&mut self, peer: Peer, why: MessageError) {
+        let Some(Other { member, has_greeted }) = self.peers.remove(&peer) else { return };
+        let Some(member) = member else { return };
+        if let Some(link) = self.links.get_mut(&member).filter(|link| link.peer == Some(peer)) {
+            link.peer = None;
+        }
+        match why {
             // It may live, and nothing that it says can be believed.
-            (why @ MessageError::PeerCutOff { .. }, Some(_), _) => self.failed = Some(why.into()),
-            (MessageError::PeerDied { .. }, Some(member), _) => self.ended(member),
-            // Another process may have come to its place meanwhile.
-            (MessageError::PeerDied { .. }, None, _) => {
-                before.into_iter().for_each(|one| self.ended(one));
+            MessageError::PeerCutOff { .. } if has_greeted => self.failed = Some(why.into()),
+            MessageError::PeerDied { .. } => {
+                self.ended(member);
+                self.ask_if_unlinked(member.place);
             }
-            // Its process may live, and only the link has ended: the next attempt tells.
-            (_, member, Some(place)) => {
-                let link = member.and_then(|one| self.links.get_mut(&one));
-                if let Some(link) = link.filter(|link| link.peer == Some(peer)) {
-                    link.peer = None;
-                }
-                if !has_another {
-                    self.link_again(place);
-                }
-            }
+            // Its process may live, and only the link has ended.
+            _ if !self.has_link(member) => self.ask_again(member.place),
             _ => {}
         }
     }
 
     fn take(&mut self, from: Peer, frame: Frame) {
-        let Some(&Other { member, .. }) = self.peers.get(&from) else { return };
-        match (frame, member) {
+        let Some(&Other { member, has_greeted }) = self.peers.get(&from) else { return };
+        match (frame, member.filter(|_| has_greeted)) {
             // Whoever would be a member ends; the members go on.
-            (Frame::Hello(_, file), None) if file != self.file && !self.is_member() => {
+            (Frame::Hello(file), None) if file != self.file && !self.is_member() => {
                 self.failed = Some(GroupError::OtherFile {
                     name: self.name.clone(),
                     its: file.map(|file| file.path()),
                     given: self.file.as_ref().map(FileId::path),
                 });
             }
-            (Frame::Hello(_, file), None) if file != self.file => {}
-            (Frame::Hello(member, _), None) => self.met(from, member),
+            (Frame::Hello(file), None) if file != self.file => {}
+            (Frame::Hello(_), None) => self.greeted(from),
             (Frame::Message(message), Some(member)) => {
                 self.handle(Input::Message(member, message));
             }
@@ -812,23 +824,19 @@ impl Engine {
         }
     }
 
-    fn met(&mut self, peer: Peer, member: Member) {
-        // A place belongs to one process at a time. The process that had it before has ended.
-        let before = self.known_at(member.place);
-        before.into_iter().filter(|one| *one != member).for_each(|one| self.ended(one));
-        self.linking.remove(&member.place);
-        if let Some(other) = self.peers.get_mut(&peer) {
-            other.member = Some(member);
-            let place = other.place;
-            // What still comes by the link before would be out of order.
-            self.peers.retain(|one, other| *one == peer || other.place != place);
-        }
+    fn greeted(&mut self, peer: Peer) {
+        let Some(Other { member: Some(member), has_greeted }) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        *has_greeted = true;
+        let member = *member;
         let link = self.links.entry(member).or_default();
         link.peer = Some(peer);
         let is_new = std::mem::replace(&mut link.has_been, true);
         if self.has_lock() {
             self.handle(if is_new { Input::Relinked(member) } else { Input::Met(member) });
         }
+        self.ask_if_unlinked(member.place);
     }
 
     /// Sends a short frame beside the queues; if there is no room, it is lost.
@@ -936,11 +944,7 @@ impl Engine {
                         self.end_writing();
                     }
                     for member in view.members {
-                        let has_link =
-                            self.links.get(&member).is_some_and(|one| one.peer.is_some());
-                        if !has_link && !self.gone.contains(&member) {
-                            self.link(member.place);
-                        }
+                        self.ask_if_unlinked(member.place);
                     }
                 }
             }

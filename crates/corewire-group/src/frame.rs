@@ -45,8 +45,8 @@ impl<'de> Deserialize<'de> for Command {
 /// From endpoint to endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Frame {
-    /// The first one on every link: who I am, and which file I know.
-    Hello(Member, Option<FileId>),
+    /// The first one on every link: which file I know.
+    Hello(Option<FileId>),
     Message(Message<Command>),
     /// This member, which is the acceptor, cannot write the group's file, for this reason.
     Failed(String),

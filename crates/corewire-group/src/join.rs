@@ -23,10 +23,10 @@ use corewire::{
     CreateError, Domain, EndpointError, JoinError, ListenError, Listener, SharedSender,
     SnapshotReceiver,
 };
+use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::locked::SharedLock;
 use corewire_os::process::effective_uid;
-use corewire_os::{OsError, random_u128};
 use rustix::io::Errno;
 
 use crate::collective::link::name_in_view;
@@ -203,8 +203,7 @@ impl GroupBuilder {
         let file = self.file.as_deref().map(FileId::of).transpose()?;
         let door = self.take_door(deadline)?;
         let (place, endpoint) = self.take_place()?;
-        let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
-        let me = Member { place, life };
+        let me = Member::at(place, endpoint.incarnation());
         let channel = self.open_channel(deadline)?;
         let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
         let bell = Arc::new(Bell::new()?);
@@ -213,7 +212,7 @@ impl GroupBuilder {
             Engine::new(&self.domain, &self.name, me, endpoint, channel, (file, report), at_bell);
         for name in self.domain.endpoints()? {
             if let Some(place) = place_of(&self.name, name.as_str()) {
-                engine.link(place);
+                engine.ask(place);
             }
         }
         let mut waits = Waits::new(&self.report);

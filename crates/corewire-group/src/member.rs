@@ -17,6 +17,14 @@ pub struct Member {
     pub life: u64,
 }
 
+impl Member {
+    /// The one at a place whose endpoint has this incarnation.
+    pub(crate) fn at(place: u8, incarnation: u128) -> Self {
+        let life = u64::try_from(incarnation & u128::from(u64::MAX)).unwrap_or_default();
+        Self { place, life }
+    }
+}
+
 /// Its place.
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -106,7 +106,7 @@ pub(crate) trait ReceiverHalf: Send + Sync {
 /// A peer of an endpoint that came or went, which the data thread must handle.
 pub(crate) enum Link {
     /// A peer has come, whose memory is reached by `remote`.
-    Came { row: u32, name: ChannelName, parts: PeerParts, remote: Remote },
+    Came { row: u32, name: ChannelName, incarnation: u128, parts: Box<PeerParts>, remote: Remote },
     /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`]. `is_closed` says that its data thread
     /// has ended, too: it has published what it has read.
     Gone { row: u32, how: Gone, is_closed: bool },
@@ -138,8 +138,8 @@ pub(crate) trait EndpointHalf: Send + Sync {
     fn bell(&self) -> &Arc<Bell>;
     /// True in a forked child.
     fn is_forked(&self) -> bool;
-    /// Links this endpoint with the existing one of `name`, and returns its row.
-    fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError>;
+    /// Links this endpoint with the existing one of `name`. Returns its row, and which endpoint of that name it is.
+    fn connect(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError>;
     /// Watches the runtime directory for new names.
     fn watch_names(&self) -> Result<Watch, OsError>;
     /// Waits until the directory has changed. False if the deadline passed.

@@ -50,7 +50,9 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         let mut others = Vec::new();
         let second = self.second.take_notices(&mut others);
         changes.extend(others.into_iter().map(|change| match change {
-            Change::Came { row, name } => Change::Came { row: row + FIRST_ROWS, name },
+            Change::Came { row, name, incarnation } => {
+                Change::Came { row: row + FIRST_ROWS, name, incarnation }
+            }
             Change::Gone { row, how } => Change::Gone { row: row + FIRST_ROWS, how },
             dropped @ Change::Dropped { .. } => dropped,
         }));

@@ -277,7 +277,7 @@ impl Meeting<'_> {
             self.linking.insert(rank);
             let (connector, linked) = (self.endpoint.connector(), self.linked.0.clone());
             in_thread(move || {
-                let _ = linked.send((rank, connector.connect(&name)));
+                let _ = linked.send((rank, connector.connect(&name).map(drop)));
             })?;
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Meeting<'_> {
         if self.others[rank].peer == Some(peer) {
             return Ok(true);
         }
-        let is_first = self.others[rank].peer.is_none() || self.done.is_none();
+        let is_first = self.others[rank].peer.is_none();
         self.others[rank] = Other { peer: Some(peer), ..Other::default() };
         let frame = encode(&self.hello);
         self.tell(rank, HELLO, &frame)?;

@@ -53,9 +53,9 @@ pub(super) struct Request {
 }
 
 impl EndpointControl {
-    /// Links this endpoint with the existing one of `name`, and returns its row. Sends nothing if they are linked
-    /// already.
-    pub(super) fn link_with(&self, name: &ChannelName) -> Result<u32, ConnectError> {
+    /// Links this endpoint with the existing one of `name`. Returns its row, and which endpoint of that name it is. Sends
+    /// nothing if they are linked already.
+    pub(super) fn link_with(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError> {
         if self.is_forked() {
             return Err(ConnectError::Forked);
         }
@@ -65,7 +65,7 @@ impl EndpointControl {
             let error = match self.link_with_that(name, &record) {
                 Ok(row) => {
                     self.wait_until_known(row);
-                    return Ok(row);
+                    return Ok((row, record.incarnation));
                 }
                 Err(Unlinked::Failed(error @ ConnectError::NotFound(_))) => error,
                 Err(Unlinked::Failed(error)) => return Err(error),
@@ -338,8 +338,9 @@ impl EndpointControl {
         let knows = false;
         let linked = Linked { life, life_token, unread, bell, knows, name, pid, seen_pid };
         let fence_mode = header.fence_mode;
-        let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
-        Ok(Some((linked, PeerLink::Came { row: own.row, name: header.name, parts, remote })))
+        let parts = Box::new(PeerParts { memory, activity, row_there, fence_mode, trusted });
+        let (row, name, incarnation) = (own.row, header.name, header.incarnation);
+        Ok(Some((linked, PeerLink::Came { row, name, incarnation, parts, remote })))
     }
 
     /// Links a row, and tells the data thread; or adds a socket to the row's link.

@@ -334,7 +334,7 @@ impl EndpointHalf for EndpointControl {
         watch.wait(self.bell.as_fd(), deadline)
     }
 
-    fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError> {
+    fn connect(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError> {
         self.link_with(name)
     }
 

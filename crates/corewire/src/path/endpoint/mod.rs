@@ -144,7 +144,7 @@ impl Endpoint {
     /// [`ConnectError::NotFound`] if there is none; otherwise another [`ConnectError`].
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
-        let row = self.control.connect(&name)?;
+        let (row, _) = self.control.connect(&name)?;
         match self.engine.handle_notices() {
             Err(MessageError::Forked) => return Err(ConnectError::Forked),
             // Left for the next call that waits.
@@ -182,6 +182,19 @@ impl Endpoint {
     #[must_use]
     pub fn name_of(&self, peer: Peer) -> Option<&str> {
         self.engine.name_of(peer).map(ChannelName::as_str)
+    }
+
+    /// Which endpoint of its name this one is: a random number that no other one has.
+    #[must_use]
+    pub fn incarnation(&self) -> u128 {
+        self.control.incarnation()
+    }
+
+    /// Which endpoint of its [name](Self::name_of) a peer is, so that a process can be told from its predecessor of the
+    /// same name; `None` as for its name. The peer says so itself.
+    #[must_use]
+    pub fn incarnation_of(&self, peer: Peer) -> Option<u128> {
+        self.engine.incarnation_of(peer)
     }
 
     /// The peers that are linked now and have not left or died.
@@ -433,12 +446,13 @@ pub struct Connector(Arc<dyn EndpointHalf>);
 
 impl Connector {
     /// Connects the endpoint to the one of this name, as [`Endpoint::peer`] does. It then has the peer, which
-    /// [`receive_event`](Endpoint::receive_event) reports.
+    /// [`receive_event`](Endpoint::receive_event) reports. Returns [which endpoint](Endpoint::incarnation_of) of that name
+    /// it is: it had the name after this call began, so those that had the name before have ended or left.
     ///
     /// # Errors
     /// As for [`Endpoint::peer`]; [`ConnectError::NotFound`] with the endpoint's own name if it has been dropped.
-    pub fn connect(&self, name: &str) -> Result<(), ConnectError> {
-        self.0.connect(&ChannelName::new(name)?).map(drop)
+    pub fn connect(&self, name: &str) -> Result<u128, ConnectError> {
+        self.0.connect(&ChannelName::new(name)?).map(|(_, incarnation)| incarnation)
     }
 }
 

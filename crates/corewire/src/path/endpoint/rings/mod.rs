@@ -125,8 +125,8 @@ impl PairRings {
     /// Takes in a peer that has come, or notes that one has gone.
     fn take_change(&mut self, change: Link) -> Option<Change> {
         match change {
-            Link::Came { row, name, parts, remote } => {
-                if !self.pairs.add_peer(row, parts) {
+            Link::Came { row, name, incarnation, parts, remote } => {
+                if !self.pairs.add_peer(row, *parts) {
                     // Control gives a row to one peer at a time.
                     debug_assert!(false, "row {row} has a peer");
                     return None;
@@ -138,7 +138,7 @@ impl PairRings {
                 }
                 self.helps[index] = true;
                 self.remotes[index] = Some(remote);
-                Some(Change::Came { row, name })
+                Some(Change::Came { row, name, incarnation })
             }
             Link::Gone { row, how, is_closed } => {
                 if let Some(grant) = self.grants.get_mut(row) {
