@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use corewire::{Access, Domain};
+use corewire_os::directory::default_path_of;
 use corewire_os::file::read_regular;
+use corewire_os::process::effective_uid;
 
 use crate::failure::Failure;
 
@@ -14,32 +16,51 @@ pub(crate) const NAMES_BYTES_MAX: u64 = 64 << 20;
 /// The user of `--owner` or `COREWIRE_OWNER`; set once, before the command runs.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
-/// Chooses the domain of the user that `--owner` names, or else `COREWIRE_OWNER`. `is_for_guests` is
-/// false for a command that creates channels, which a guest cannot do.
-pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
-    let owner = match (asked, is_for_guests) {
-        (Some(_), false) => {
-            let message = "--owner works with receive, ls, top, metrics, doctor, circuits, routes, trace and the call \
-                           of a service: only the owner of a domain creates channels and endpoints in it";
-            return Err(Failure::usage(message));
+/// What a command does in a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It joins channels, calls services or looks, which guests may do, too.
+    Joins,
+    /// It creates what this says, which only processes of the domain's owner may do.
+    Creates(&'static str),
+    /// It works in no domain, or makes one of its own.
+    Nothing,
+}
+
+/// Chooses the domain of the user that `--owner` names, or else `COREWIRE_OWNER`, for the command of this name.
+pub(crate) fn choose_owner(asked: Option<u32>, name: &str, does: Use) -> Result<(), Failure> {
+    let owner = match (asked, does) {
+        (Some(_), Use::Nothing) => {
+            let why = "works in no domain of processes that run already, so it has no owner";
+            return Err(Failure::usage(format!("--owner: corewire {name} {why}")));
         }
-        (None, false) => None,
-        (Some(owner), true) => Some(owner),
-        (None, true) => match std::env::var_os("COREWIRE_OWNER").filter(|text| !text.is_empty()) {
-            None => None,
-            Some(text) => {
-                let text = text.to_string_lossy();
-                let owner = uid(&text);
-                Some(owner.map_err(|error| {
-                    Failure::usage(format!("COREWIRE_OWNER={}: {error}", text.escape_debug()))
-                })?)
-            }
-        },
+        (Some(owner), Use::Creates(what)) if owner != effective_uid() => {
+            return Err(Failure::usage(format!(
+                "--owner {owner}: corewire {name} creates {what}, which only processes of user {owner} do in that user's \
+                 domain; this one runs as user {}. A guest can receive, look and call services",
+                effective_uid()
+            )));
+        }
+        (Some(owner), _) => Some(owner),
+        (None, Use::Nothing) => None,
+        (None, does) => {
+            from_environment()?.filter(|owner| does == Use::Joins || *owner == effective_uid())
+        }
     };
     if let Some(owner) = owner {
         OWNER.get_or_init(|| owner);
     }
     Ok(())
+}
+
+fn from_environment() -> Result<Option<u32>, Failure> {
+    let Some(text) = std::env::var_os("COREWIRE_OWNER").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    let owner = uid(&text);
+    let owner = owner.map_err(|error| format!("COREWIRE_OWNER={}: {error}", text.escape_debug()));
+    owner.map(Some).map_err(Failure::usage)
 }
 
 /// The user whose domain was chosen; `None` if none was.
@@ -49,21 +70,21 @@ pub(crate) fn chosen_owner() -> Option<u32> {
 
 /// Opens the domain that was chosen.
 pub(crate) fn open_domain() -> Result<Domain, Failure> {
-    let builder = Domain::builder();
-    let builder = match chosen_owner() {
+    open_domain_with(None)
+}
+
+/// Opens the domain that was chosen, and gives it this rule if there is one.
+pub(crate) fn open_domain_with(rule: Option<Access>) -> Result<Domain, Failure> {
+    let mut builder = Domain::builder();
+    builder = match chosen_owner() {
+        // The same directory as other users find, with its rule.
+        Some(owner) if owner == effective_uid() => builder.path(&default_path_of(owner)),
         Some(owner) => builder.owner(owner),
         None => builder,
     };
-    Ok(builder.open()?)
-}
-
-/// Opens this user's domain, for other users too if there is a rule.
-pub(crate) fn open_domain_with(rule: Option<Access>) -> Result<Domain, Failure> {
-    let builder = Domain::builder();
-    let builder = match rule {
-        Some(rule) => builder.access(rule),
-        None => builder,
-    };
+    if let Some(rule) = rule {
+        builder = builder.access(rule);
+    }
     Ok(builder.open()?)
 }
 
@@ -74,26 +95,15 @@ pub(crate) fn uid(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("{text:?} is not the number of a user (`id -u` prints it)"))
 }
 
-/// Parses an access rule: `group:NAME` or `users:UID,UID`.
+/// Parses an access rule: `owner`, `group:NAME` or `users:UID,UID`.
 pub(crate) fn rule(text: &str) -> Result<Access, String> {
     match text.split_once(':') {
+        None if text == "owner" => Ok(Access::Owner),
         Some(("group", name)) => group(name).map(Access::Group),
         Some(("users", list)) => {
             list.split(',').map(uid).collect::<Result<_, _>>().map(Access::Users)
         }
-        _ => Err("an access rule is group:NAME or users:UID,UID".to_owned()),
-    }
-}
-
-/// The text of a rule that [`rule`] has parsed.
-pub(crate) fn text_of(rule: &Access) -> String {
-    match rule {
-        Access::Group(gid) => format!("group:{gid}"),
-        Access::Users(users) => {
-            let users = users.iter().map(ToString::to_string).collect::<Vec<_>>();
-            format!("users:{}", users.join(","))
-        }
-        _ => String::new(),
+        _ => Err("an access rule is owner, group:NAME or users:UID,UID".to_owned()),
     }
 }
 
@@ -128,8 +138,8 @@ mod tests {
         assert_eq!(rule("users:1000,1001"), Ok(Access::Users(vec![1000, 1001])));
         assert_eq!(rule("group:77"), Ok(Access::Group(77)));
         assert_eq!(rule("group:root"), Ok(Access::Group(0)));
-        for text in ["users:1000,1001", "group:77"] {
-            assert_eq!(text_of(&rule(text).unwrap()), text);
+        for text in ["owner", "users:1000,1001", "group:77"] {
+            assert_eq!(rule(text).unwrap().to_string(), text);
         }
         for bad in ["", "all", "users:", "users:1,", "users:-1", "users:me", "users:4294967295"] {
             assert!(rule(bad).is_err(), "{bad:?}");

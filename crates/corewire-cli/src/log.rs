@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return salvage(file, new);
     }
     let mut input = Input::open(args.input.as_deref())?;
-    let domain = access::open_domain_with(None)?;
+    let domain = access::open_domain()?;
     let group = Group::builder(&domain, args.name.as_str()).largest_command(args.largest);
     let name = args.name.clone();
     let mut group = group.report(move |text| output::note(format_args!("group {name}: {text}")));

@@ -37,6 +37,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 
+use crate::access::Use;
 use crate::failure::Failure;
 
 // `bench interface` counts allocations.
@@ -60,8 +61,8 @@ with an error.";
 #[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
-    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics, doctor and the
-    /// call of a service.
+    /// Work in the domain of this user, as a guest; with this user's own number, in the one that
+    /// its access rule opens to others.
     /// The environment variable COREWIRE_OWNER does the same
     #[arg(long, global = true, value_name = "UID", value_parser = access::uid)]
     owner: Option<u32>,
@@ -112,18 +113,20 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
-    let creates = match &command {
-        Command::Call(args) => !args.is_of_service(),
-        Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
-        Command::Monitor(_) | Command::Log(_) => true,
-        _ => false,
+    let does = match &command {
+        Command::Call(args) if args.is_of_service() => Use::Joins,
+        Command::Call(_) | Command::Serve(_) => Use::Creates("an endpoint"),
+        Command::Send(_) => Use::Creates("a channel"),
+        Command::Log(_) => Use::Creates("a channel and an endpoint"),
+        Command::Monitor(_) => Use::Creates("a monitor"),
+        Command::Receive(_) | Command::Circuits(_) | Command::Trace(_) => Use::Joins,
+        Command::Routes(_) | Command::Ls(_) | Command::Top(_) => Use::Joins,
+        Command::Metrics(_) | Command::Doctor(_) => Use::Joins,
+        Command::FanOut(_) | Command::FanOutReceiver(_) | Command::Bench(_) => Use::Nothing,
+        Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
     };
-    let is_apart = matches!(
-        command,
-        Command::FanOutReceiver(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_)
-    );
-    let is_for_guests = !creates && !is_apart;
-    access::choose_owner(owner, is_for_guests)?;
+    let name = std::env::args().skip(1).find(|word| Cli::command().find_subcommand(word).is_some());
+    access::choose_owner(owner, &name.unwrap_or_default(), does)?;
     match command {
         Command::FanOut(args) => fan_out::run(&args),
         Command::FanOutReceiver(args) => fan_out::run_receiver(&args),

@@ -52,9 +52,10 @@ that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers 
 many get a message sooner.\n\
 \n\
 --access lets other users receive with --owner, from a channel in \
-$COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. It sets the mode of that directory, and \
-with group: its group. From then on this user's own receive, ls, top and doctor need \
---owner with its own number there, and send needs --access.";
+$COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. The rule stays with that directory, with its mode, and \
+with group: its group: all that this user starts there from then on follows it, until another one is given (owner: \
+this user only). If neither variable names the directory, this user's other commands find it with --owner and its own \
+number.";
 
 /// Send standard input, or a file, into a channel.
 #[derive(Debug, clap::Args)]

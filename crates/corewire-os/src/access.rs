@@ -1,6 +1,8 @@
 //! The access rule of a runtime directory: which users it is open to. The directory's owner sets the
-//! rule. The kernel keeps other users out of the directory, and each of the owner's processes asks
+//! rule, and all of the owner's processes that open the directory from then on follow it. The kernel keeps other users out of the directory, and each of the owner's processes asks
 //! the kernel which user connects.
+
+use std::fmt;
 
 use crate::process::effective_uid;
 use crate::socket::{Peer, Socket};
@@ -20,6 +22,20 @@ pub enum Access {
     /// see the names of channels, but only these users get an answer. Users of another user
     /// namespace have no number here; the kernel shows all of them as 65534.
     Users(Vec<u32>),
+}
+
+/// As the commands take it: `owner`, `group:NUMBER` or `users:UID,UID`.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner => f.write_str("owner"),
+            Self::Group(gid) => write!(f, "group:{gid}"),
+            Self::Users(users) => {
+                let users: Vec<String> = users.iter().map(u32::to_string).collect();
+                write!(f, "users:{}", users.join(","))
+            }
+        }
+    }
 }
 
 impl Access {

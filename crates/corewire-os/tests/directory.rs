@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
+use corewire_os::access::Access;
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
@@ -204,4 +206,76 @@ fn foreign_files_are_listed_with_what_they_are() {
             ("w.log.00000000000000000000000000000009", "directory", None),
         ]
     );
+}
+
+/// A directory in a state, and what the error says of it besides its path.
+#[test]
+fn whatever_is_there_instead_is_named_with_what_to_do() {
+    let scratch = Scratch::new("states");
+    fs::create_dir(&scratch.0).unwrap();
+    let path = |name: &str| scratch.0.join(name);
+    fs::write(path("file"), "").unwrap();
+    let _socket = UnixListener::bind(path("socket")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    fs::create_dir(path("real")).unwrap();
+    std::os::unix::fs::symlink(path("real"), path("link")).unwrap();
+    std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+    fs::create_dir(path("open")).unwrap();
+    fs::set_permissions(path("open"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(path("written")).unwrap();
+    fs::set_permissions(path("written"), PermissionsExt::from_mode(0o770)).unwrap();
+    let user = format!("user {}", rustix::process::geteuid().as_raw());
+    let cases: [(&str, &[&str]); 9] = [
+        ("file", &["regular file", "mode 0644", "remove it", "COREWIRE_RUNTIME_DIR"]),
+        ("socket", &["socket", "remove it"]),
+        ("pipe", &["named pipe", "remove it"]),
+        ("link", &["symbolic link", "COREWIRE_RUNTIME_DIR"]),
+        ("dangling", &["symbolic link", "COREWIRE_RUNTIME_DIR"]),
+        ("open", &["mode 0755", "no access rule", "chmod 0700", "--access"]),
+        ("written", &["mode 0770", "only its owner may write it", "chmod 0700"]),
+        ("none/below", &["No such file", "none\" first", "COREWIRE_RUNTIME_DIR"]),
+        ("file/below", &["Not a directory", "regular file", "COREWIRE_RUNTIME_DIR"]),
+    ];
+    for (name, words) in cases {
+        let error = RuntimeDirectory::open(&path(name), Role::Owner).unwrap_err().to_string();
+        for word in words.iter().chain([&name, &user.as_str()]) {
+            assert!(error.contains(word), "{name}: {word:?} is missing in: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_made_for_its_user_whatever_the_mask_is() {
+    let scratch = Scratch::new("mask");
+    // A process of its own: the mask belongs to the whole process.
+    if std::env::var_os("COREWIRE_TEST_MASK").is_none() {
+        let name = "a_directory_is_made_for_its_user_whatever_the_mask_is";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let command = command.args(["--exact", name]).env("COREWIRE_TEST_MASK", "");
+        assert!(command.status().unwrap().success());
+        return;
+    }
+    let before = rustix::process::umask(Mode::from_raw_mode(0o777));
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner);
+    rustix::process::umask(before);
+    directory.unwrap();
+    assert_eq!(fs::metadata(&scratch.0).unwrap().permissions().mode() & 0o7777, 0o700);
+}
+
+#[test]
+fn a_rule_that_cannot_be_set_leaves_the_directory_as_it_was() {
+    let scratch = Scratch::new("rule-undone");
+    let ruler = |rule| RuntimeDirectory::open(&scratch.0, Role::Ruler(rule));
+    let mode = || fs::metadata(&scratch.0).unwrap().permissions().mode() & 0o7777;
+    ruler(Access::Users(vec![7])).unwrap();
+    assert!(ruler(Access::Group(u32::MAX)).is_err());
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    assert_eq!((directory.access(), mode()), (&Access::Users(vec![7]), 0o755));
+    assert_eq!(directory.foreign_files(), Ok(vec![]));
+    // What somebody else has put there is no rule.
+    fs::write(scratch.0.join("rule"), "everybody").unwrap();
+    let error = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap_err().to_string();
+    assert!(error.contains("file rule of runtime directory"), "{error}");
+    ruler(Access::Owner).unwrap();
+    assert_eq!((mode(), scratch.files()), (0o700, vec![]));
 }

@@ -517,33 +517,44 @@ fn an_access_rule_sets_the_directorys_mode() {
     let (user, group) = (found().uid(), found().gid());
     let builder = || Domain::builder().path(&path);
     let rules = [
-        (Access::Users(vec![1]), 0o755, "0755"),
-        (Access::Group(group), 0o2750, "2750"),
-        (Access::Users(vec![]), 0o755, "0755"),
+        (Access::Users(vec![1]), 0o755),
+        (Access::Group(group), 0o2750),
+        (Access::Users(vec![]), 0o755),
     ];
-    for (rule, mode, shown) in rules {
+    for (rule, mode) in rules {
         // Whatever the mode was before, it becomes what the rule requires.
-        let domain = builder().access(rule).open().unwrap();
+        let domain = builder().access(rule.clone()).open().unwrap();
         assert_eq!((found().mode() & 0o7777, found().gid()), (mode, group));
         assert!(!domain.is_guest() && domain.owner() == user);
-        let error = builder().open().unwrap_err();
-        assert!(error.to_string().contains(&format!("mode {shown}; others")), "{error}");
-        // An opener of the same user that states the owner uses the directory as it is, and finds
-        // the channels.
+        // Openers of the same user follow the rule, whether they name the owner or not, and find the channels.
         let mut sender = domain.sender("c").create().unwrap();
-        let other = builder().owner(user).open().unwrap();
-        let mut receiver = other.receiver("c").join().unwrap();
-        sender.send(b"x").unwrap();
-        assert_eq!(&receiver.receive().unwrap()[..], b"x");
+        for other in [builder().open().unwrap(), builder().owner(user).open().unwrap()] {
+            let mut receiver = other.receiver("c").join().unwrap();
+            sender.send(b"x").unwrap();
+            assert_eq!(&receiver.receive().unwrap()[..], b"x");
+        }
         drop(sender);
-        let left: Vec<_> = std::fs::read_dir(&path).unwrap().flatten().collect();
-        let is_socket = |name: std::ffi::OsString| name.to_string_lossy().starts_with("p.");
-        assert!(left.iter().all(|file| is_socket(file.file_name())), "{left:?}");
+        assert_eq!((found().mode() & 0o7777, found().gid()), (mode, group));
+        assert_eq!(
+            std::fs::read_to_string(path.join("rule")).unwrap(),
+            format!("corewire1 {rule}\n")
+        );
+        let left = std::fs::read_dir(&path).unwrap().flatten().map(|file| file.file_name());
+        let left: Vec<_> = left.filter(|name| name != "rule").collect();
+        assert!(left.iter().all(|name| name.to_string_lossy().starts_with("p.")), "{left:?}");
+        // With a mode that lets in more users than the rule, it does not count.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode | 0o055)).unwrap();
+        match rule {
+            Access::Group(_) => assert!(builder().open().is_err()),
+            _ => drop(builder().open().unwrap()),
+        }
     }
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o775)).unwrap();
     let error = builder().owner(user).open().unwrap_err();
-    assert!(error.to_string().contains("only its owner may write it"), "{error}");
+    assert!(error.to_string().contains("mode 0775: only its owner may write it"), "{error}");
     drop(builder().access(Access::Owner).open().unwrap());
+    assert!(!path.join("rule").exists());
+    drop(builder().open().unwrap());
     assert_eq!(found().mode() & 0o7777, 0o700);
     std::fs::remove_dir_all(&path).unwrap();
 }
@@ -556,8 +567,9 @@ fn a_guest_needs_a_directory_of_the_user_it_names() {
     let other = user + 1;
     let builder = || Domain::builder().path(&scratch.path).owner(other);
     let error = builder().open().unwrap_err().to_string();
-    let expected = format!("belongs to user {user}, not to user {other}");
-    assert!(error.ends_with(&expected), "{error}");
+    let expected =
+        format!("belongs to user {user} and has mode 0700, not to user {other}: set COREWIRE");
+    assert!(error.contains(&expected), "{error}");
     let error = builder().access(Access::Owner).open().unwrap_err();
     assert_eq!(error, OpenError::Guest { owner: other, user });
     // A guest creates no directory.

@@ -292,7 +292,7 @@ impl Place {
     fn in_use() -> Self {
         let (path, role) = match access::chosen_owner() {
             None => (default_path(), Role::Owner),
-            Some(uid) if uid == effective_uid() => (default_path_of(uid), Role::Resident),
+            Some(uid) if uid == effective_uid() => (default_path_of(uid), Role::Owner),
             Some(uid) => (default_path_of(uid), Role::Guest(uid)),
         };
         let opened = access::open_domain().and_then(|domain| {

@@ -103,7 +103,10 @@ fn start(args: &Args, number: usize, cores: &[usize]) -> Result<Child, Failure> 
         command.arg("--policy").arg(policy);
     }
     if let Some(rule) = &args.access {
-        command.arg("--access").arg(access::text_of(rule));
+        command.arg("--access").arg(rule.to_string());
+    }
+    if let Some(owner) = access::chosen_owner() {
+        command.arg("--owner").arg(owner.to_string());
     }
     command.spawn().map_err(Failure::other)
 }

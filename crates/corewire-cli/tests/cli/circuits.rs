@@ -175,6 +175,66 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn an_owner_who_has_admitted_guests_uses_all_commands_as_before() {
+    let scratch = Scratch::new("monitor-owner");
+    let mut monitor = scratch.command("monitor --number 200 --access users:65534");
+    let _monitor = Killed(Some(Running::start(&mut monitor)));
+    eventually(|| routes(&scratch).iter().any(|routes| routes["monitor"] == 200));
+    for command in ["ls", "doctor", "metrics", "top --once", "circuits", "routes show"] {
+        scratch.run(command).expect_code(0);
+    }
+    let fed = |words: &str, text: &[u8]| {
+        let file = std::fs::File::open(scratch.file(text)).unwrap();
+        Running::start(scratch.command(words).stdin(file)).finish()
+    };
+    let _serving = Killed(Some(Running::start(&mut scratch.command("serve upper -- tr a-z A-Z"))));
+    eventually(|| scratch.run("ls --json").text().contains("upper"));
+    assert_eq!(fed("call upper", b"hello").text(), "HELLO");
+    fed("log events", b"one\n").expect_code(0);
+    let receiver = Running::start(&mut scratch.command("receive log --lines"));
+    fed("send log --lines --wait-receivers 1", b"a\nb\n").expect_code(0);
+    assert_eq!(receiver.finish().text(), "a\nb\n");
+
+    // The rule stays, and can be taken back.
+    assert!(scratch.runtime().join("rule").exists());
+    fed("send log --lines --access owner", b"").expect_code(0);
+    assert!(!scratch.runtime().join("rule").exists());
+    scratch.run("ls").expect_code(0);
+}
+
+#[test]
+fn each_command_takes_an_owner_or_says_why_not() {
+    let scratch = Scratch::new("owners");
+    let own = rustix::process::geteuid().as_raw();
+    let file = scratch.file(b"x");
+    let file = file.to_str().unwrap();
+    let (creates, none) = ("which only processes of user 4000000000 do", "works in no domain");
+    let commands = [
+        ("send log", creates),
+        ("serve upper -- cat", creates),
+        ("call upper", creates),
+        ("log events", creates),
+        ("monitor", creates),
+        ("bench latency", none),
+        ("study zimp", none),
+        ("model broadcast", none),
+        (&format!("fan-out {file} --receivers 1"), none),
+        (&format!("idl check {file}"), none),
+    ];
+    for (command, why) in commands {
+        scratch.run(&format!("--owner 4000000000 {command}")).expect_line(2, why);
+    }
+    for command in ["ls", "metrics", "top --once", "circuits", "routes show", "receive log"] {
+        let done = scratch.run(&format!("{command} --owner 4000000000"));
+        assert!(done.errors.contains("user 4000000000"), "{command}: {}", done.errors);
+    }
+    // The own number is as good as none.
+    let mut command = scratch.command(&format!("--owner {own} serve upper -- tr a-z A-Z"));
+    let _serving = Killed(Some(Running::start(&mut command)));
+    eventually(|| scratch.run("ls --json").text().contains("upper"));
+}
+
+#[test]
 fn other_users_reach_what_the_policy_file_says() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can start processes of other users");
@@ -209,4 +269,11 @@ fn other_users_reach_what_the_policy_file_says() {
     call(65534, other).expect_line(1, "no rule of the monitor lets user 65534 reach other");
     let asked = call(65534, "circuits --owner 0");
     assert!(asked.errors.contains("only the monitor's own user may ask it"), "{}", asked.errors);
+    // The owner's other processes follow the rule that stays with the directory.
+    let _sender = Killed(Some(Running::start(
+        scratch.command("send prices --lines --wait-receivers 1").stdin(Stdio::piped()),
+    )));
+    eventually(|| scratch.run("ls --json").text().contains("prices"));
+    assert!(call(65534, "ls --owner 0").text().contains("prices"));
+    call(65534, "serve mine --owner 0 -- cat").expect_line(2, "A guest can receive, look and call");
 }

@@ -9,6 +9,8 @@
 //! so guests read a copy of the record in a separate file, `g.<name>`, which no process locks.
 
 mod claim;
+mod error;
+mod rule;
 mod sweep;
 mod watch;
 
@@ -20,12 +22,13 @@ use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, chmodat, fchmod, fchown, fstat, mkdir, open,
-    openat, renameat, statat, unlinkat,
+    Access as Rights, AtFlags, CWD, FileType, Mode, OFlags, RawDir, accessat, chmodat, fstat,
+    mkdir, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
 pub use self::claim::{Claim, ClaimError, Membership};
+pub use self::error::{DirectoryError, WrongMode};
 pub use self::sweep::ForeignFile;
 pub use self::watch::Watch;
 use crate::access::Access;
@@ -34,85 +37,23 @@ use crate::process::{effective_uid, known_uid};
 use crate::socket::{Listener, Socket};
 use crate::{Doing, OsError, random_u128};
 
-/// Why a runtime directory cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DirectoryError {
-    /// It belongs to another user.
-    #[error(
-        "runtime directory {path:?} belongs to user {owner}, {}",
-        if expected == user {
-            format!(
-                "this process runs as user {user}: ask user {owner} to remove it, or set \
-                 COREWIRE_RUNTIME_DIR to a directory of this user's"
-            )
-        } else {
-            format!("not to user {expected}")
-        }
-    )]
-    Owner {
-        /// The directory.
-        path: PathBuf,
-        /// Its owner.
-        owner: u32,
-        /// The expected owner.
-        expected: u32,
-        /// This process's effective user.
-        user: u32,
-    },
-    /// Other users may read or write it, and no access rule was given.
-    #[error(
-        "runtime directory {path:?} has mode {mode:04o}; others must have no access \
-         (chmod 0700 it, or open it with an access rule)"
-    )]
-    Mode {
-        /// The directory.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// Other users may write it, so a socket in it may belong to any of them.
-    #[error("runtime directory {path:?} has mode {mode:04o}; only its owner may write it")]
-    Writable {
-        /// The directory.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The kernel did not set the group or the mode of an access rule.
-    #[error(
-        "runtime directory {path:?} has group {group} and mode {mode:04o} where group \
-         {group_asked} and mode {mode_asked:04o} were asked for"
-    )]
-    Rule {
-        /// The directory.
-        path: PathBuf,
-        /// Its group.
-        group: u32,
-        /// Its mode.
-        mode: u32,
-        /// The rule's group.
-        group_asked: u32,
-        /// The rule's mode.
-        mode_asked: u32,
-    },
-    /// `/proc/self/fd`, which corewire needs, does not exist.
-    #[error("/proc/self/fd is not there: mount /proc (a chroot needs one of its own)")]
-    NoProc,
-    /// A system call failed.
-    #[error(transparent)]
-    Os(#[from] OsError),
-}
-
 /// The default runtime directory: `$COREWIRE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/corewire`, else
-/// `/tmp/corewire-UID`. A variable that is empty counts as not set.
+/// `/tmp/corewire-UID`. A variable that is empty counts as not set, and so does `XDG_RUNTIME_DIR` where it is not a
+/// directory of this user: a program that was started as another user may have it from there, and must not make a
+/// directory in it that the other user cannot use.
 #[must_use]
 pub fn default_path() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    match (variable("COREWIRE_RUNTIME_DIR"), variable("XDG_RUNTIME_DIR")) {
+    let is_own = |path: &PathBuf| {
+        statat(CWD, path, AtFlags::empty()).is_ok_and(|found| {
+            FileType::from_raw_mode(found.st_mode) == FileType::Directory
+                && found.st_uid == effective_uid()
+        })
+    };
+    match (variable("COREWIRE_RUNTIME_DIR"), variable("XDG_RUNTIME_DIR").map(PathBuf::from)) {
         (Some(path), _) => path.into(),
-        (None, Some(path)) => Path::new(&path).join("corewire"),
-        (None, None) => format!("/tmp/corewire-{}", effective_uid()).into(),
+        (None, Some(path)) if is_own(&path) => path.join("corewire"),
+        _ => format!("/tmp/corewire-{}", effective_uid()).into(),
     }
 }
 
@@ -127,12 +68,13 @@ pub fn default_path_of(owner: u32) -> PathBuf {
 /// The role in which a process opens a runtime directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// Its owner. Creates the directory if it does not exist. No other user may have access.
+    /// Its owner. Creates the directory if it does not exist, and follows its rule if it has one. Without a rule no other
+    /// user may have access.
     Owner,
-    /// Its owner, which accepts the directory's mode. Other users may be admitted, but may not write.
-    /// This process answers none of them.
+    /// Its owner, which accepts the directory's mode. Other users may be admitted, but may not write. This process answers
+    /// none of them, whatever the directory's rule is.
     Resident,
-    /// Its owner, which sets this rule: the directory gets the mode and the group of the rule.
+    /// Its owner, which gives the directory this rule.
     Ruler(Access),
     /// A guest of this user. Changes nothing.
     Guest(u32),
@@ -160,43 +102,65 @@ impl RuntimeDirectory {
         let user = known_uid()?;
         let expected = if let Role::Guest(owner) = role { owner } else { user };
         let is_guest = matches!(role, Role::Guest(_));
+        let unusable = |error| DirectoryError::unusable(path, error, user, expected);
         if !is_guest {
-            match mkdir(path, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => {
-                    let what = format!("make runtime directory {}", path.display());
-                    return Err(OsError::new(what, errno).into());
-                }
-            }
+            make(path).map_err(unusable)?;
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let what = match is_guest {
-            true => format!("open runtime directory {} of user {expected}", path.display()),
-            false => format!("open runtime directory {}", path.display()),
-        };
         let open_path = || retry_on_intr(|| open(path, flags, Mode::empty()));
-        let descriptor = Descriptor::make(open_path).doing(what)?;
+        let descriptor = Descriptor::make(open_path).doing("open it").map_err(unusable)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
         let (owner, path) = (status.st_uid, path.to_owned());
         if let Err(Errno::NOENT) = statat(CWD, "/proc/self/fd", AtFlags::empty()) {
             return Err(DirectoryError::NoProc);
         }
-        if owner != expected {
-            return Err(DirectoryError::Owner { path, owner, expected, user });
-        }
         let mode = status.st_mode & 0o7777;
-        let access = match role {
-            Role::Owner if mode & 0o077 != 0 => return Err(DirectoryError::Mode { path, mode }),
-            Role::Resident | Role::Guest(_) if mode & 0o022 != 0 => {
-                return Err(DirectoryError::Writable { path, mode });
-            }
-            Role::Ruler(access) => {
-                set_rule(&descriptor, &path, &access)?;
-                access
-            }
-            _ => Access::Owner,
+        if owner != expected {
+            return Err(DirectoryError::Owner { path, owner, mode, expected, user });
+        }
+        let access = Access::Owner;
+        let mut directory = Self { descriptor, path, owner, access, is_guest };
+        let wrong = |wrong| {
+            let path = directory.path.clone();
+            Err(DirectoryError::Mode { path, owner, mode, wrong })
         };
-        Ok(Self { descriptor, path, owner, access, is_guest })
+        match role {
+            Role::Ruler(rule) => {
+                directory.set_rule(&rule)?;
+                directory.access = rule;
+                return Ok(directory);
+            }
+            _ if mode & 0o022 != 0 => return wrong(WrongMode::Writable),
+            Role::Guest(_) => return Ok(directory),
+            _ if mode & 0o700 != 0o700 && !directory.is_usable() => {
+                return wrong(WrongMode::Closed);
+            }
+            _ => {}
+        }
+        if role == Role::Owner {
+            match directory.rule()? {
+                Some(rule) => directory.access = rule,
+                None if mode & 0o077 != 0 => return wrong(WrongMode::OpenWithoutRule),
+                None => {}
+            }
+        }
+        Ok(directory)
+    }
+
+    /// Whether this process may do with it what its owner does. Root may, whatever its mode is.
+    fn is_usable(&self) -> bool {
+        let all = Rights::READ_OK | Rights::WRITE_OK | Rights::EXEC_OK;
+        accessat(&self.descriptor, ".", all, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Says of a call that failed what it has to do with the directory.
+    #[must_use]
+    pub fn explain(&self, error: OsError) -> DirectoryError {
+        let of_it = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::NOSPC, Errno::DQUOT];
+        match of_it.into_iter().any(|errno| error.is(errno)) {
+            true => DirectoryError::unusable(&self.path, error, effective_uid(), self.owner),
+            false => error.into(),
+        }
     }
 
     /// The user that it belongs to.
@@ -401,6 +365,29 @@ fn copy_file(name: &ChannelName) -> String {
     format!("{COPY_PREFIX}{name}")
 }
 
+/// Makes the directory at `path` if nothing is there. Its user can use it, whatever the process's mask is.
+fn make(path: &Path) -> Result<(), OsError> {
+    match mkdir(path, Mode::RWXU) {
+        Ok(()) => retry_on_intr(|| chmodat(CWD, path, Mode::RWXU, AtFlags::empty()))
+            .doing("give it mode 0700"),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(OsError::new("make it", errno)),
+    }
+}
+
+/// A kind of file, in words.
+fn word_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "regular file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        FileType::Unknown => "file of an unknown kind",
+    }
+}
+
 /// `None` if no process listens there.
 fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsError> {
     match connected {
@@ -413,33 +400,4 @@ fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsE
 /// The name to which `file` belongs, if it is a file that guests read.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
     ChannelName::of_any(file.strip_prefix(COPY_PREFIX)?).ok()
-}
-
-/// Sets the directory's mode to that of `access`, and its group if `access` names one.
-fn set_rule(directory: &Descriptor, path: &Path, access: &Access) -> Result<(), DirectoryError> {
-    let look = || fstat(directory).doing("look at the runtime directory");
-    let mode_asked = access.directory_mode();
-    let before = look()?;
-    let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
-    if group_asked == u32::MAX {
-        // To the kernel this value means "no change".
-        return Err(OsError { what: format!("use group {group_asked}").into(), errno: 22 }.into());
-    }
-    if before.st_gid != group_asked {
-        let what = format!("give runtime directory {} to group {group_asked}", path.display());
-        let group = Some(Gid::from_raw(group_asked));
-        retry_on_intr(|| fchown(directory, None, group)).doing(what)?;
-    }
-    if before.st_mode & 0o7777 != mode_asked {
-        let what = format!("give runtime directory {} mode {mode_asked:04o}", path.display());
-        retry_on_intr(|| fchmod(directory, Mode::from_raw_mode(mode_asked))).doing(what)?;
-    }
-    // The kernel silently clears the set-group-id bit if the caller does not belong to the group.
-    let after = look()?;
-    let (group, mode) = (after.st_gid, after.st_mode & 0o7777);
-    if (group, mode) == (group_asked, mode_asked) {
-        return Ok(());
-    }
-    let path = path.to_owned();
-    Err(DirectoryError::Rule { path, group, mode, group_asked, mode_asked })
 }

@@ -5,7 +5,8 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::Errno;
 
 use super::claim::Lock;
-use super::{ClaimError, RuntimeDirectory, copy_file, name_of_copy};
+use super::rule::{RULE_FILE, is_new_rule};
+use super::{ClaimError, RuntimeDirectory, copy_file, name_of_copy, word_of};
 use crate::OsError;
 use crate::socket::Socket;
 
@@ -33,8 +34,8 @@ impl ForeignFile {
 
 impl RuntimeDirectory {
     /// Removes the files of dead processes: sockets that refuse a connection, the files of names and
-    /// of waiting processes whose socket does, copies for guests without a name, and the files of
-    /// shared channels without a sender. A file that corewire did not create stays, even if its name
+    /// of waiting processes whose socket does, copies for guests without a name, the files of shared
+    /// channels without a sender, and rules that were not finished. A file that corewire did not create stays, even if its name
     /// has this form. Returns the number of removed files. Never waits.
     ///
     /// # Errors
@@ -53,6 +54,9 @@ impl RuntimeDirectory {
             {
                 removed += usize::from(self.remove(file));
             }
+        }
+        for file in files.iter().filter(|file| is_new_rule(file)) {
+            removed += usize::from(self.remove(file));
         }
         for file in files.iter().filter(|file| is_members_file(file)) {
             if let Ok(Some(_lock)) = self.lock_empty(file) {
@@ -121,6 +125,9 @@ impl RuntimeDirectory {
         if is_members_file(name) {
             return kind == FileType::RegularFile && bytes == 0;
         }
+        if name == RULE_FILE || is_new_rule(name) {
+            return kind == FileType::RegularFile;
+        }
         let holds_record = ChannelName::of_name_file(name).is_some()
             || name_of_copy(name).is_some()
             || is_waiter_file(name);
@@ -130,19 +137,6 @@ impl RuntimeDirectory {
     fn is_socket(&self, file: &str) -> bool {
         let found = statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW);
         found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
-    }
-}
-
-/// A kind of file, in words.
-fn word_of(kind: FileType) -> &'static str {
-    match kind {
-        FileType::RegularFile => "regular file",
-        FileType::Directory => "directory",
-        FileType::Symlink => "symbolic link",
-        FileType::Fifo => "named pipe",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "device",
-        FileType::Unknown => "file of an unknown kind",
     }
 }
 

@@ -38,8 +38,9 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Opens the default domain, for processes of this user only: the runtime directory `$COREWIRE_RUNTIME_DIR`, else
-    /// `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`. Creates the directory if it does not exist.
+    /// Opens the default domain: the runtime directory `$COREWIRE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/corewire` if that
+    /// variable names a directory of this user, else `/tmp/corewire-UID`. Creates the directory if it does not exist. The
+    /// domain is for processes of this user only, unless the directory has an [access rule](DomainBuilder::access).
     ///
     /// # Errors
     /// [`OpenError`]: the directory belongs to another user or is open to others, or a call failed.
@@ -47,7 +48,7 @@ impl Domain {
         Self::builder().open()
     }
 
-    /// Opens the domain of the runtime directory at `path`, for processes of this user only.
+    /// Opens the domain of the runtime directory at `path`.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -273,12 +274,14 @@ impl DomainBuilder {
         self
     }
 
-    /// Sets who may join the channels that this process creates. Default: only processes of this user.
+    /// Gives the domain a rule: who may join the channels of its processes and connect to their listeners. Default: the
+    /// rule that the directory has, and without one, only processes of this user.
     ///
-    /// Opening sets the directory's mode, and for [`Access::Group`] its group, to exactly what the rule requires. A
-    /// later rule replaces an earlier one. Receivers that have joined stay, and running processes keep the rule with
-    /// which they were opened. With another rule than [`Access::Owner`], this user's own processes must all give a rule
-    /// or the [`owner`](Self::owner): plain [`Domain::open`] refuses a directory that other users may enter.
+    /// The rule stays with the directory, in its file `rule`; opening sets the directory's mode, and for
+    /// [`Access::Group`] its group, to exactly what the rule requires. All processes of this user that open the directory
+    /// from then on follow it, until a later rule replaces it: [`Access::Owner`] removes it. Receivers that have joined
+    /// stay, and running processes keep the rule with which they were opened. If someone gives the directory a mode that
+    /// lets in more users than its rule, the rule does not count.
     pub fn access(mut self, rule: Access) -> Self {
         self.access = Some(rule);
         self
@@ -289,8 +292,8 @@ impl DomainBuilder {
     /// joins and observes channels, creates none, and leaves nothing in the directory. A guest gets no invitations, so
     /// it may miss messages sent before it joined.
     ///
-    /// With this process's own user and no rule, the directory is used as it is, even if it is open to other users.
-    /// Channels that this process creates are then only for its own user.
+    /// With this process's own user and no rule, the directory is used as it is, even if it is open to other users. What
+    /// this process creates is then only for its own user, whatever the directory's rule is.
     pub fn owner(mut self, uid: u32) -> Self {
         self.owner = Some(uid);
         self
@@ -299,8 +302,8 @@ impl DomainBuilder {
     /// Opens the domain. Never waits for another process.
     ///
     /// # Errors
-    /// [`OpenError::Directory`]: the directory belongs to another user than given, is open to others without a rule,
-    /// can be written by others, or did not accept the rule's group or mode. [`OpenError::Guest`]: a rule was given for
+    /// [`OpenError::Directory`]: the directory cannot be made or opened, belongs to another user than given, is open to
+    /// others without a rule, can be written by others or not by its owner, or did not accept the rule's group or mode. [`OpenError::Guest`]: a rule was given for
     /// another user's domain. [`OpenError::Os`]: a call failed, for example because this user may not enter the
     /// directory.
     pub fn open(self) -> Result<Domain, OpenError> {
@@ -312,10 +315,8 @@ impl DomainBuilder {
             }
             (Some(owner), None) if owner != user => (default_path_of(owner), Role::Guest(owner)),
             (Some(_), None) => (default_path_of(user), Role::Resident),
-            (_, Some(access)) if access.is_open_to_others() => {
-                (default_path_of(user), Role::Ruler(access))
-            }
-            (_, Some(access)) => (default_path(), Role::Ruler(access)),
+            (None, Some(Access::Owner)) => (default_path(), Role::Ruler(Access::Owner)),
+            (_, Some(access)) => (default_path_of(user), Role::Ruler(access)),
             (None, None) => (default_path(), Role::Owner),
         };
         let path = self.path.unwrap_or(default);
@@ -327,8 +328,9 @@ impl DomainBuilder {
         let listening = if is_guest {
             None
         } else {
-            directory.sweep()?;
-            Some(directory.listen()?)
+            let explain = |error| directory.explain(error);
+            directory.sweep().map_err(explain)?;
+            Some(directory.listen().map_err(explain)?)
         };
         Ok(Domain { inner: DomainInner::start(directory, hub, listening)? })
     }
