@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Bytes of the note of one who waits for a channel.
 const NOTE_BYTES: u64 = 76;
@@ -104,8 +108,16 @@ impl Running {
         running
     }
 
-    /// Nobody reads its output yet.
+    /// Nobody reads its output yet. No signal is ignored in it, also if the tests themselves ignore some.
     pub(crate) fn start_unread(command: &mut Command) -> Self {
+        static CAUGHT: Once = Once::new();
+        CAUGHT.call_once(|| {
+            // What is caught here has its usual effect here, and in a program that is started.
+            for signal in [SIGINT, SIGHUP, SIGTERM] {
+                let always = Arc::new(AtomicBool::new(true));
+                signal_hook::flag::register_conditional_default(signal, always).unwrap();
+            }
+        });
         let mut child = command.spawn().unwrap();
         let errors = read_all(child.stderr.take().unwrap());
         Self { child, output: None, errors }

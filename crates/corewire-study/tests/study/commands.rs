@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -92,7 +92,11 @@ fn an_interrupted_study_goes_on_where_it_was() {
     let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
     {
         let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut running = command(&arguments)
+        // Also where the tests run in the background of a script, which ignores the signal.
+        let mut running = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(command(&arguments).get_program())
+            .args(&arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
