@@ -205,6 +205,7 @@ impl Lexer<'_> {
     fn unexpected(&mut self) {
         let start = self.at;
         let mut shown = String::new();
+        let mut is_hidden = false;
         for c in self.text[start..].chars() {
             if c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || c == '"' || c == '/' {
                 break;
@@ -214,8 +215,10 @@ impl Lexer<'_> {
             }
             self.at += c.len_utf8();
             if shown.len() < 16 {
-                if c.is_control() {
-                    shown.extend(c.escape_debug());
+                // No reader sees what has no shape.
+                if c.is_whitespace() || c.escape_debug().len() > 2 {
+                    is_hidden = true;
+                    shown.push_str(&format!("U+{:04X}", u32::from(c)));
                 } else {
                     shown.push(c);
                 }
@@ -233,7 +236,10 @@ impl Lexer<'_> {
         }
         let message = format!("`{shown}` is not part of the language");
         let mut diagnostic = Diagnostic::new(Code::UnexpectedCharacter, self.file, span, message);
-        if shown == "/" {
+        if is_hidden {
+            diagnostic =
+                diagnostic.help("such a character cannot be seen: write a plain space, or nothing");
+        } else if shown == "/" {
             diagnostic = diagnostic.help("comments begin with `//` or `/*`");
         } else if shown.starts_with('\'') {
             diagnostic = diagnostic.note("names consist of letters, digits and `_`");
@@ -322,5 +328,16 @@ mod tests {
     fn unknown_characters_are_one_error_a_run() {
         assert_eq!(kinds("a ### $$ b").2.error_count(), 2);
         assert_eq!(kinds("a / b").2.error_count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_named_by_its_number() {
+        assert!(kinds("\u{feff}a b").2.is_empty(), "a byte order mark at the beginning is skipped");
+        let cases = [("\u{a0}", "U+00A0"), ("\u{feff}", "U+FEFF"), ("\u{200b}", "U+200B")];
+        for (hidden, number) in cases.into_iter().chain([("\u{1}", "U+0001")]) {
+            let said = kinds(&format!("a{hidden}b")).2.render(false);
+            assert!(said.contains(&format!("`{number}` is not part of the language")), "{said}");
+            assert!(said.contains("cannot be seen"), "{said}");
+        }
     }
 }

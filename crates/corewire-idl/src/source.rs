@@ -9,6 +9,8 @@ use std::path::Path;
 /// The largest interface file in bytes. Larger files are an error: the limit bounds the memory of every later step.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// A range of bytes in the text of one [`Source`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
@@ -85,7 +87,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A source with this name and text. Checking reports a text that is larger than [`SOURCE_BYTES_MAX`].
+    /// A source with this name and text, without a byte order mark at its beginning. Checking reports a text that is larger
+    /// than [`SOURCE_BYTES_MAX`].
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::build(name.into(), text.into(), None)
@@ -127,7 +130,12 @@ impl Source {
         Ok(Self::from_bytes(path.display().to_string(), &bytes))
     }
 
-    fn build(name: String, mut text: String, invalid_at: Option<usize>) -> Self {
+    fn build(name: String, mut text: String, mut invalid_at: Option<usize>) -> Self {
+        // Some editors put a byte order mark in front of every text.
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len_utf8());
+            invalid_at = invalid_at.map(|at| at.saturating_sub(BYTE_ORDER_MARK.len_utf8()));
+        }
         let cut = text.len() > SOURCE_BYTES_MAX;
         if cut {
             let mut end = SOURCE_BYTES_MAX;
