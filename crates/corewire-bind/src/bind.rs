@@ -337,7 +337,8 @@ impl Attempt<'_> {
         };
         let domain = self.bind.monitor.domain_or(self.domain);
         let attached = || {
-            let monitor = self.bind.monitor.find(domain).ok_or(BindReason::NoMonitor)?;
+            let monitor =
+                self.bind.monitor.find(domain).ok_or_else(|| self.bind.monitor.why_none())?;
             Hub::of(domain, monitor, self.until)
         };
         // The monitor may have died, and there may be another one.

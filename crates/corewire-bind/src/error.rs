@@ -117,6 +117,7 @@ impl BindReason {
             self,
             Self::NotServed { .. }
                 | Self::NoMonitor
+                | Self::MonitorMissing(_)
                 | Self::Service(
                     ConnectServiceError::NotFound(_) | ConnectServiceError::NotCreated { .. }
                 )
@@ -231,6 +232,12 @@ pub enum BindReason {
     /// The `circuit` driver needs a monitor.
     #[error("no monitor runs in the domain")]
     NoMonitor,
+    /// The monitor that was named does not run.
+    #[error("monitor {0} does not run in the domain")]
+    MonitorMissing(usize),
+    /// The environment variable names no monitor.
+    #[error("COREWIRE_MONITOR is {0:?}, not the number of a monitor: 0 to 255")]
+    MonitorVariable(String),
     /// The interface has more or longer names than an exchange can carry.
     #[error("interface {name} is too large for the exchange")]
     TooLarge {

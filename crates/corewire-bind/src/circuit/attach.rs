@@ -26,14 +26,18 @@ use crate::socket;
 #[derive(Debug, Clone)]
 pub struct MonitorAt {
     domain: Option<Domain>,
-    number: Option<usize>,
+    /// The text of the environment variable if it is no number.
+    number: Result<Option<usize>, String>,
 }
 
-/// The environment variable `COREWIRE_MONITOR` gives the number.
+/// The environment variable `COREWIRE_MONITOR` gives the number. If it is no number from 0 to 255, no monitor is used, and
+/// binding by circuit says so.
 impl Default for MonitorAt {
     fn default() -> Self {
-        let number = std::env::var("COREWIRE_MONITOR").ok();
-        Self { domain: None, number: number.and_then(|number| number.parse().ok()) }
+        let number = std::env::var_os("COREWIRE_MONITOR").filter(|text| !text.is_empty());
+        let number = number.map(|text| text.to_string_lossy().into_owned());
+        let number = number.map(|text| text.parse().map_err(|_| text)).transpose();
+        Self { domain: None, number }
     }
 }
 
@@ -48,8 +52,8 @@ impl MonitorAt {
 
     /// Sets the monitor's number.
     #[must_use]
-    pub const fn number(mut self, number: usize) -> Self {
-        self.number = Some(number);
+    pub fn number(mut self, number: usize) -> Self {
+        self.number = Ok(Some(number));
         self
     }
 
@@ -58,12 +62,21 @@ impl MonitorAt {
         self.domain.as_ref().unwrap_or(own)
     }
 
+    /// Why there is no monitor to use.
+    pub(crate) fn why_none(&self) -> BindReason {
+        match &self.number {
+            Ok(None) => BindReason::NoMonitor,
+            Ok(Some(number)) => BindReason::MonitorMissing(*number),
+            Err(text) => BindReason::MonitorVariable(text.clone()),
+        }
+    }
+
     /// The monitor to use; `None` if there is none.
     pub(crate) fn find(&self, domain: &Domain) -> Option<NodeId> {
         let all = monitors_of(domain)?;
         let is_there = |number| NodeId::new(number).filter(|node| all.contains(node));
-        if let Some(number) = self.number {
-            return is_there(number);
+        if let Some(number) = self.number.as_ref().ok()? {
+            return is_there(*number);
         }
         if let [only] = all[..] {
             return Some(only);

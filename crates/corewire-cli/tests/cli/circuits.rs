@@ -175,6 +175,19 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn a_monitor_that_is_not_there_is_named_as_it_was_given() {
+    let scratch = Scratch::new("monitor-named");
+    let domain = Domain::open_at(&scratch.runtime()).unwrap();
+    let _serving = Serving::start_in(&domain, "desk");
+    let _monitors = start(&scratch, [200]);
+    for (number, why) in [("7", "monitor 7 does not run"), ("abc", "COREWIRE_MONITOR is \"abc\"")] {
+        let add = "call desk add --driver circuit --timeout 5 [{\"left\":6,\"right\":7}]";
+        let done = Running::start(scratch.command(add).env("COREWIRE_MONITOR", number)).finish();
+        assert!(done.errors.contains(why), "{}", done.errors);
+    }
+}
+
+#[test]
 fn an_owner_who_has_admitted_guests_uses_all_commands_as_before() {
     let scratch = Scratch::new("monitor-owner");
     let mut monitor = scratch.command("monitor --number 200 --access users:65534");
