@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corewire::{
-    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError,
-    OsError, ReceiveError, SendError,
+    ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, NameError,
+    OpenError, OsError, ReceiveError, SendError,
 };
 
 use crate::log_file::LogFileError;
-use crate::member::MEMBERS_MAX;
+use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX};
 
 /// Why a process has not become a member.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,13 +29,14 @@ pub enum JoinGroupError {
         /// What it waited for.
         why: String,
     },
-    /// The group's name is too long: the names of its members begin with it.
-    #[error("group name of {asked} bytes: at most {max} are possible")]
-    Name {
-        /// The name's length in bytes.
+    /// The group's name breaks a rule. The names of its members begin with it, so it is shorter than theirs.
+    #[error("group {0}")]
+    Name(#[from] NameError),
+    /// The longest command must have a length that is possible.
+    #[error("longest command of {asked} bytes: 1 to {COMMAND_BYTES_MAX} are possible")]
+    LargestCommand {
+        /// The length that was asked for.
         asked: usize,
-        /// The maximum.
-        max: usize,
     },
     /// The name cannot be used, or memory or descriptors are short.
     #[error(transparent)]

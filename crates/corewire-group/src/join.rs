@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use corewire::{
-    CreateError, Domain, EndpointError, JoinError, ListenError, Listener, SharedSender,
-    SnapshotReceiver,
+    ChannelName, CreateError, Domain, EndpointError, JoinError, ListenError, Listener,
+    SharedSender, SnapshotReceiver,
 };
 use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
@@ -35,7 +35,7 @@ use crate::error::JoinGroupError;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
 use crate::log_file::{FileId, LogFileError, Tell, failed};
-use crate::member::{MEMBERS_MAX, Member};
+use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX, Member};
 use crate::owner::words_of;
 
 /// A receiver of the channel that delays everybody for so long is passed over, and gets what it has missed from the
@@ -43,7 +43,7 @@ use crate::owner::words_of;
 const EVICT_AFTER: Duration = Duration::from_millis(100);
 
 /// The longest name of an endpoint.
-const NAME_BYTES_MAX: usize = 100;
+pub(crate) const NAME_BYTES_MAX: usize = 100;
 /// How often a call that waits for its channel looks whether it must say or end something.
 const LOOKS_AFTER: Duration = Duration::from_millis(50);
 /// How long processes that run may take to say that they do.
@@ -139,8 +139,9 @@ impl GroupBuilder {
         }
     }
 
-    /// The length of the longest command in bytes, at least 1. Default: 64 KiB. The member that founds the group
-    /// decides for all.
+    /// The length of the longest command in bytes, from 1 to 256 MiB. Default: 64 KiB. The member that founds the group
+    /// decides for all. The group's channel takes 256 times as many bytes of address space, and memory for those that are
+    /// used.
     pub fn largest_command(mut self, bytes: usize) -> Self {
         self.command_bytes_max = bytes;
         self
@@ -196,9 +197,10 @@ impl GroupBuilder {
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
         let last = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
         let longest = name_in_view("", last, u64::MAX).len();
-        let (asked, max) = (self.name.len(), NAME_BYTES_MAX - longest);
-        if asked > max {
-            return Err(JoinGroupError::Name { asked, max });
+        ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
+        let asked = self.command_bytes_max;
+        if !(1..=COMMAND_BYTES_MAX).contains(&asked) {
+            return Err(JoinGroupError::LargestCommand { asked });
         }
         let file = self.file.as_deref().map(FileId::of).transpose()?;
         let door = self.take_door(deadline)?;
@@ -339,7 +341,7 @@ impl GroupBuilder {
         };
         while why_not.strong_count() > 0 {
             let builder = self.domain.sender(&channel_of(&self.name)).evict(EVICT_AFTER);
-            let bytes = self.command_bytes_max.max(1) + FRAME_BYTES;
+            let bytes = self.command_bytes_max + FRAME_BYTES;
             let sender = builder.largest_message(bytes).receivers(4 * MEMBERS_MAX);
             let sender = match sender.open_shared(2 * MEMBERS_MAX) {
                 // The process that lets others in has died, or is stopped.

@@ -125,5 +125,5 @@ pub use kept::Snapshot;
 pub use log_file::{LogFileError, Salvaged, salvage_log};
 pub use look::{GroupView, look};
 pub use machine::{Replicated, StateMachine};
-pub use member::{MEMBERS_MAX, Member, View};
+pub use member::{COMMAND_BYTES_MAX, MEMBERS_MAX, Member, View};
 pub use replica::{Entry, Input, Message, Missing, Output, Publication, Replica};

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Members that a group has at most.
 pub const MEMBERS_MAX: usize = 64;
+/// The longest command that a group can have, in bytes.
+pub const COMMAND_BYTES_MAX: usize = 256 << 20;
 
 /// A member: a place in the group, and which process it was that took it. A process that has ended, and its successor at
 /// the same place, are two members.

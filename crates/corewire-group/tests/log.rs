@@ -141,7 +141,7 @@ fn mistakes_are_named() {
     assert_eq!(error, "command of 101 bytes: group log permits at most 100");
     group.propose(&[0; 100]).unwrap();
     let error = Group::builder(&scratch.1, "a/b").join().unwrap_err();
-    assert!(matches!(error, JoinGroupError::Listen(_)), "{error}");
+    assert!(matches!(error, JoinGroupError::Name(_)), "{error}");
     let _door = scratch.1.listener("other.door").unwrap();
     let late = Group::builder(&scratch.1, "other").join_timeout(Duration::from_millis(1));
     let error = late.unwrap_err().to_string();
@@ -188,6 +188,21 @@ fn the_name_of_a_group_leaves_room_for_its_members() {
     Communicator::builder(&scratch.1, &group, &group.view().unwrap()).connect().unwrap();
     let refused = join(65).unwrap_err().to_string();
     assert_eq!(refused, "group name of 65 bytes: at most 64 are possible");
+    let refused = Group::builder(&scratch.1, "a b").join_timeout(PATIENCE).unwrap_err().to_string();
+    assert!(refused.starts_with("group name \"a b\": character ' ' is not allowed"), "{refused}");
+}
+
+#[test]
+fn the_longest_command_has_a_limit_that_is_named() {
+    let scratch = Scratch::new("largest");
+    for asked in [0, (256 << 20) + 1, usize::MAX / 2, usize::MAX] {
+        let builder = Group::builder(&scratch.1, "log").largest_command(asked);
+        let refused = builder.join_timeout(PATIENCE).unwrap_err().to_string();
+        let expected = format!("longest command of {asked} bytes: 1 to 268435456 are possible");
+        assert_eq!(refused, expected);
+    }
+    let group = Group::builder(&scratch.1, "log").largest_command(256 << 20).join().unwrap();
+    assert_eq!(group.largest_command(), 256 << 20);
 }
 
 #[test]

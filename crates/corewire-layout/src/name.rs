@@ -27,17 +27,19 @@ pub const RECORD_BYTES: usize = 76;
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
-    #[error("a channel name needs at least one character")]
+    #[error("name without a character: at least one is needed")]
     Empty,
     /// The name is too long.
-    #[error("channel name of {asked} bytes: at most {NAME_BYTES_MAX} are possible")]
+    #[error("name of {asked} bytes: at most {max} are possible")]
     TooLong {
         /// Its length in bytes.
         asked: usize,
+        /// The maximum for a name of its kind.
+        max: usize,
     },
     /// The name has a character that is not allowed.
     #[error(
-        "channel name {name:?}: character {found:?} is not allowed \
+        "name {name:?}: character {found:?} is not allowed \
          (letters, digits, '_', '-' and '.' are, and '.' not first)"
     )]
     Character {
@@ -59,18 +61,27 @@ impl ChannelName {
     /// # Errors
     /// [`NameError`] says which rule it breaks.
     pub fn new(name: &str) -> Result<Self, NameError> {
+        Self::check(name, NAME_BYTES_MAX)?;
+        Ok(Self(name.into()))
+    }
+
+    /// Checks `name`, of at most `max` bytes: that of something whose channels have longer names which begin with it.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn check(name: &str, max: usize) -> Result<(), NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
-        if name.len() > NAME_BYTES_MAX {
-            return Err(NameError::TooLong { asked: name.len() });
+        if name.len() > max {
+            return Err(NameError::TooLong { asked: name.len(), max });
         }
         let allowed = |(i, c): (usize, char)| {
             c.is_ascii_alphanumeric() || "_-".contains(c) || (c == '.' && i > 0)
         };
         match name.char_indices().find(|&at| !allowed(at)) {
             Some((_, found)) => Err(NameError::Character { name: name.into(), found }),
-            None => Ok(Self(name.into())),
+            None => Ok(()),
         }
     }
 
@@ -247,7 +258,7 @@ mod tests {
             assert!(ChannelName::new(bad).is_err(), "{bad:?}");
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
-        assert_eq!(ChannelName::new(&long), Err(NameError::TooLong { asked: 101 }));
+        assert_eq!(ChannelName::new(&long), Err(NameError::TooLong { asked: 101, max: 100 }));
         assert!(ChannelName::new(&long[1..]).is_ok());
     }
 

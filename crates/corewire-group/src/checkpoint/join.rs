@@ -27,6 +27,7 @@ use super::files::{Checkpoint, Files};
 use super::part::{Part, PartRules, recovery_line};
 use crate::engine::in_thread;
 use crate::frame::{decode, encode};
+use crate::join::NAME_BYTES_MAX;
 
 /// How long the call looks for a rank that is not there before it does something else.
 const LOOK_FOR: Duration = Duration::from_millis(2);
@@ -125,7 +126,8 @@ impl ComputationBuilder {
             return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
         // It is a part of names of files, too.
-        ChannelName::new(&name_of(&self.name, self.rank)).map_err(EndpointError::from)?;
+        let longest = name_of("", self.ranks.saturating_sub(1)).len();
+        ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         let files = Files::open(

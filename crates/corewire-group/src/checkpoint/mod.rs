@@ -53,12 +53,15 @@ pub use part::{Arrival, Header, Mark, Part, PartRules, Sent, recovery_line};
 
 use std::time::Duration;
 
-use corewire::{ConnectError, EndpointError, MessageError, OsError};
+use corewire::{ConnectError, EndpointError, MessageError, NameError, OsError};
 
 /// Why a computation cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComputationError {
+    /// The computation's name breaks a rule. The names of its ranks begin with it, so it is shorter than theirs.
+    #[error("computation {0}")]
+    Name(#[from] NameError),
     /// The process of a rank has ended, or has left the computation. Drop this handle and join again: all go on from the
     /// last common checkpoint, as soon as there is another process with that rank.
     #[error("rank {rank} of computation {name} has ended")]

@@ -68,7 +68,7 @@ impl From<ChannelName> for NameInUse {
 #[non_exhaustive]
 pub enum CreateError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("channel {0}")]
     Name(#[from] NameError),
     /// A size is out of range.
     #[error(transparent)]
@@ -145,7 +145,7 @@ impl From<ClaimError> for CreateError {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("endpoint {0}")]
     Name(#[from] NameError),
     /// A size is out of range.
     #[error(transparent)]

@@ -16,7 +16,7 @@ use super::CreateError;
 #[non_exhaustive]
 pub enum ConnectError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("endpoint {0}")]
     Name(#[from] NameError),
     /// No endpoint of this name exists now.
     #[error("endpoint {0} does not exist")]
@@ -137,7 +137,7 @@ const EPROTO: i32 = 71;
 #[non_exhaustive]
 pub enum JoinError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("channel {0}")]
     Name(#[from] NameError),
     /// No channel of this name exists now.
     #[error("channel {0} does not exist")]

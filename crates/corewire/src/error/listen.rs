@@ -15,7 +15,7 @@ use super::join::shown_pid;
 #[non_exhaustive]
 pub enum ListenError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("listener {0}")]
     Name(#[from] NameError),
     /// A living process has a channel, an endpoint or a listener of this name.
     #[error("{0}")]
@@ -69,7 +69,7 @@ pub enum AcceptError {
 #[non_exhaustive]
 pub enum ConnectServiceError {
     /// The name breaks a rule.
-    #[error(transparent)]
+    #[error("listener {0}")]
     Name(#[from] NameError),
     /// No listener of this name exists now.
     #[error("listener {0} does not exist")]
