@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::access::Use;
@@ -97,7 +97,8 @@ enum Command {
 fn main() -> ExitCode {
     // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    let outcome = match Cli::try_parse() {
+    let parsed = with_negative_numbers(Cli::command()).try_get_matches();
+    let outcome = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => run(cli),
         Err(error) => refuse(&error),
     };
@@ -148,6 +149,14 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Study(args) => study::run(&args),
     }
+}
+
+/// A negative number behind an option is its value, whether that is possible or not, and no option itself.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let is_option = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
+    command
+        .mut_args(|arg| if is_option(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// Prints help and version as clap writes them, and anything else in one line.
