@@ -133,6 +133,21 @@ fn readme_shows_the_example_that_is_run() {
 }
 
 #[test]
+fn readme_names_the_lowest_rust_that_is_checked() {
+    let value = |text: &str| {
+        text.lines().find_map(|line| {
+            Some(line.strip_prefix("rust-version = \"")?.strip_suffix('"')?.to_owned())
+        })
+    };
+    let of_users = value(&read("Cargo.toml")).unwrap();
+    let of_rivals = value(&read("crates/corewire-study/Cargo.toml")).unwrap();
+    let readme = read("README.md");
+    for words in [format!("needs Rust {of_users} or later"), format!("needs Rust {of_rivals}.")] {
+        assert!(readme.contains(&words), "README does not say {words:?}");
+    }
+}
+
+#[test]
 fn the_tutorial_shows_the_program_that_is_run() {
     let tutorial = read("docs/interfaces.md");
     let tutorial = tutorial.split("## In Rust\n").nth(1).unwrap();
