@@ -98,8 +98,12 @@ fn main() -> ExitCode {
     // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let parsed = with_negative_numbers(Cli::command()).try_get_matches();
-    let outcome = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => run(cli),
+    let named = |matches: clap::ArgMatches| {
+        let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((Cli::from_arg_matches(&matches)?, name))
+    };
+    let outcome = match parsed.and_then(named) {
+        Ok((cli, name)) => run(cli, &name),
         Err(error) => refuse(&error),
     };
     match outcome {
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
+fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
     let does = match &command {
         Command::Call(args) if args.is_of_service() => Use::Joins,
         Command::Call(_) | Command::Serve(_) => Use::Creates("an endpoint"),
@@ -126,8 +130,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::FanOut(_) | Command::FanOutReceiver(_) | Command::Bench(_) => Use::Nothing,
         Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
     };
-    let name = std::env::args().skip(1).find(|word| Cli::command().find_subcommand(word).is_some());
-    access::choose_owner(owner, &name.unwrap_or_default(), does)?;
+    access::choose_owner(owner, name, does)?;
     match command {
         Command::FanOut(args) => fan_out::run(&args),
         Command::FanOutReceiver(args) => fan_out::run_receiver(&args),

@@ -668,7 +668,7 @@ impl Engine {
 
     /// Asks who is at a place if somebody may be there whom no link connects.
     fn ask_if_unlinked(&mut self, place: u8) {
-        if self.known_at(place).into_iter().any(|member| !self.has_link(member)) {
+        if self.has_unlinked(place) {
             self.ask(place);
         }
     }
@@ -687,7 +687,6 @@ impl Engine {
                     self.ask_again(place);
                 }
             }
-            // Another process may have come since.
             Err(ConnectError::NotFound(_)) => before.into_iter().for_each(|one| self.ended(one)),
             // It is stopped, or it or this process has no room now.
             Err(error) => {
@@ -697,6 +696,14 @@ impl Engine {
                 self.ask_again(place);
             }
         }
+        // Another process may have come since, and its link have ended.
+        if !self.asking.contains_key(&place) && self.has_unlinked(place) {
+            self.ask_again(place);
+        }
+    }
+
+    fn has_unlinked(&self, place: u8) -> bool {
+        self.known_at(place).into_iter().any(|member| !self.has_link(member))
     }
 
     fn has_link(&self, member: Member) -> bool {

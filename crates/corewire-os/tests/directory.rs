@@ -273,9 +273,23 @@ fn a_rule_that_cannot_be_set_leaves_the_directory_as_it_was() {
     assert_eq!((directory.access(), mode()), (&Access::Users(vec![7]), 0o755));
     assert_eq!(directory.foreign_files(), Ok(vec![]));
     // What somebody else has put there is no rule.
-    fs::write(scratch.0.join("rule"), "everybody").unwrap();
-    let error = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap_err().to_string();
-    assert!(error.contains("file rule of runtime directory"), "{error}");
+    let file = scratch.0.join("rule");
+    let is_refused = || {
+        for role in [Role::Owner, Role::Ruler(Access::Users(vec![7])), Role::Ruler(Access::Owner)] {
+            let error = RuntimeDirectory::open(&scratch.0, role).unwrap_err().to_string();
+            assert!(error.contains("is no access rule of corewire's: remove it"), "{error}");
+        }
+        fs::symlink_metadata(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+    };
+    fs::write(&file, "everybody").unwrap();
+    is_refused();
+    rustix::fs::mknodat(rustix::fs::CWD, &file, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    is_refused();
+    std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+    is_refused();
+    let _listener = stream_listener(&scratch, "rule");
+    is_refused();
     ruler(Access::Owner).unwrap();
     assert_eq!((mode(), scratch.files()), (0o700, vec![]));
 }

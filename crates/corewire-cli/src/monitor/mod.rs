@@ -47,8 +47,8 @@ The file is read again when it changes; while it is wrong, the policy stays as i
 Circuits that are open stay open.
 
 --access lets other users connect to the monitor: their programs open this user's domain \
-as guests. The policy still says what they may do. As with corewire send, this user's own \
-commands need --owner with its own number from then on.
+as guests. The policy still says what they may do. As with corewire send, the rule stays \
+with the runtime directory, and what this user starts there from then on follows it.
 
 INT, TERM or HUP ends a monitor, and with it its circuits; other bindings stay.
 

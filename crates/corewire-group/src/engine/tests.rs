@@ -100,6 +100,16 @@ fn a_successor_lives_whose_predecessor_is_heard_of_later() {
     }
     assert!(late.lives(successor));
 
+    // One that it never was linked with: who is there now tells.
+    let unmet = Member { life: !successor.life, ..successor };
+    late.links.entry(unmet).or_default();
+    late.ask_if_unlinked(unmet.place);
+    while late.lives(unmet) {
+        assert!(began.elapsed() < PATIENCE, "the one that it never met has ended");
+        late.take_answers().unwrap();
+    }
+    assert!(late.lives(successor) && !late.asking.contains_key(&unmet.place));
+
     // Nobody is left out.
     let _ = late.turn().unwrap();
     others[0].submit(b"one").unwrap();

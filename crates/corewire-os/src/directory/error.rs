@@ -77,6 +77,16 @@ pub enum DirectoryError {
         /// What is there, and what to do.
         why: String,
     },
+    /// Its file `rule` is none of corewire's.
+    #[error(
+        "file \"rule\" in runtime directory {path:?} of user {owner} is no access rule of corewire's: remove it"
+    )]
+    ForeignRule {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// `/proc/self/fd`, which corewire needs, does not exist.
     #[error("/proc/self/fd is not there: mount /proc (a chroot needs one of its own)")]
     NoProc,

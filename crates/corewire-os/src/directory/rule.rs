@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{Gid, Mode, OFlags, Stat, fchmod, fchown, fstat, openat, renameat};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, fchmod, fchown, fstat, openat, renameat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{DirectoryError, RuntimeDirectory};
@@ -29,14 +29,21 @@ impl RuntimeDirectory {
         Ok(Some(rule).filter(|rule| is_allowed_by(rule, &status)))
     }
 
-    fn written_rule(&self) -> Result<Option<Access>, OsError> {
+    fn written_rule(&self) -> Result<Option<Access>, DirectoryError> {
+        let foreign = || DirectoryError::ForeignRule { path: self.path.clone(), owner: self.owner };
         let what = || format!("read file {RULE_FILE} of runtime directory {}", self.path.display());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || openat(&self.descriptor, RULE_FILE, flags, Mode::empty());
         let file = match Descriptor::make(|| retry_on_intr(open)) {
             Err(Errno::NOENT) => return Ok(None),
+            // A link, or a socket.
+            Err(Errno::LOOP | Errno::NXIO) => return Err(foreign()),
             other => other.doing(what())?,
         };
+        let status = fstat(&file).doing(what())?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(foreign());
+        }
         let mut text = vec![0; RULE_BYTES_MAX + 1];
         let mut bytes = 0;
         loop {
@@ -46,14 +53,13 @@ impl RuntimeDirectory {
             }
         }
         let rule = std::str::from_utf8(&text[..bytes]).ok().and_then(parse);
-        // Not what corewire writes there.
-        rule.map(Some).ok_or_else(|| OsError::new(what(), Errno::ILSEQ))
+        rule.map(Some).ok_or_else(foreign)
     }
 
     /// Gives the directory this rule: a group and a mode, and the file. If that is not possible, it stays as it was.
     pub(super) fn set_rule(&self, rule: &Access) -> Result<(), DirectoryError> {
         // Before others may enter there is a rule, and as long as they may.
-        let before = self.written_rule().unwrap_or_default();
+        let before = self.written_rule()?;
         if rule.is_open_to_others() {
             self.write_rule(rule)?;
         }

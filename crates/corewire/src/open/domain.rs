@@ -303,9 +303,8 @@ impl DomainBuilder {
     ///
     /// # Errors
     /// [`OpenError::Directory`]: the directory cannot be made or opened, belongs to another user than given, is open to
-    /// others without a rule, can be written by others or not by its owner, or did not accept the rule's group or mode. [`OpenError::Guest`]: a rule was given for
-    /// another user's domain. [`OpenError::Os`]: a call failed, for example because this user may not enter the
-    /// directory.
+    /// others without a rule, can be written by others or not by its owner, or did not accept the rule's group or mode.
+    /// [`OpenError::Guest`]: a rule was given for another user's domain. [`OpenError::Os`]: another call failed.
     pub fn open(self) -> Result<Domain, OpenError> {
         let user = effective_uid();
         // The default path of a domain that other users may enter does not depend on the user that opens it.
