@@ -122,6 +122,25 @@ fn a_fifo_is_left_alone_and_named() {
 }
 
 #[test]
+fn a_directory_that_was_removed_is_named() {
+    let scratch = Scratch::new("removed");
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    fs::remove_dir(&scratch.0).unwrap();
+    let name = ChannelName::new("log").unwrap();
+    let socket = SocketName::of_file(SOCKET).unwrap();
+    let errors = [
+        directory.claim(&name).unwrap_err(),
+        directory.try_claim(&name).unwrap_err(),
+        directory.join_members(&name, true).unwrap_err(),
+        directory.leave_waiter(&name, 1, socket).unwrap_err(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(text.contains(&format!("{} was removed", scratch.0.display())), "{text}");
+    }
+}
+
+#[test]
 fn a_process_with_a_full_queue_keeps_nobody_waiting() {
     let scratch = Scratch::new("full");
     let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();

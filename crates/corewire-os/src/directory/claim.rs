@@ -208,6 +208,10 @@ impl RuntimeDirectory {
         let mode = Mode::RUSR | Mode::WUSR;
         let open = || openat(&self.descriptor, file, flags, mode);
         let descriptor = match Descriptor::make(|| retry_on_intr(open)) {
+            Err(Errno::NOENT) if extra.contains(OFlags::CREATE) => {
+                let what = format!("make {file}: {} was removed", self.path.display());
+                return Err(OsError::new(what, Errno::NOENT).into());
+            }
             Err(Errno::NOENT) => return Ok(Lock::Replaced),
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(ClaimError::Foreign(file.into()));
