@@ -29,7 +29,7 @@ use corewire_os::locked::SharedLock;
 use corewire_os::process::effective_uid;
 use rustix::io::Errno;
 
-use crate::collective::link::name_in_view;
+use crate::collective::link::name_with;
 use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
@@ -196,7 +196,7 @@ impl GroupBuilder {
 
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
         let last = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
-        let longest = name_in_view("", last, u64::MAX).len();
+        let longest = name_with("", last, u64::MAX).len();
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let asked = self.command_bytes_max;
         if !(1..=COMMAND_BYTES_MAX).contains(&asked) {

@@ -71,6 +71,42 @@ fn every_call(all: &mut Communicator) {
     }
 }
 
+/// Roles change while a member looks at the view: a stop of 200 ms is enough.
+#[test]
+fn members_of_views_that_differ_in_roles_alone_make_one_communicator() {
+    let path = std::env::temp_dir().join(format!("corewire-roles-{}", std::process::id()));
+    let domain = Domain::open_at(&path).unwrap();
+    let join = || Group::builder(&domain, "all").join_timeout(PATIENCE).unwrap();
+    let groups: Vec<_> = std::iter::repeat_with(join).take(3).collect();
+    let early = groups[0].wait_for_members(3, PATIENCE).unwrap();
+    // The acceptor does not lead.
+    let leads = groups.iter().find(|one| ![early.leader, early.acceptor].contains(&one.member()));
+    leads.unwrap().lead().unwrap();
+    let late = loop {
+        let view = groups[1].wait_for_members(3, PATIENCE).unwrap();
+        if view.leader != early.leader {
+            break view;
+        }
+        std::thread::yield_now();
+    };
+    assert!(late.number > early.number && late.members == early.members);
+    std::thread::scope(|scope| {
+        for (group, view) in groups.iter().zip([&early, &late, &late]) {
+            let domain = &domain;
+            scope.spawn(move || {
+                let builder = Communicator::builder(domain, group, view).timeout(PATIENCE);
+                let mut all = builder.connect().unwrap();
+                let mut values = [1u64];
+                all.allreduce(&mut values, |one, other| one + other).unwrap();
+                assert_eq!(values, [3]);
+            });
+        }
+    });
+    // Members that leave a domain whose directory was removed do not wait for it.
+    std::fs::remove_dir_all(&path).unwrap();
+    drop(groups);
+}
+
 #[test]
 fn every_call_among_one_to_nine() {
     for count in [1, 2, 3, 4, 5, 8, 9] {

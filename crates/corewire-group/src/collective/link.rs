@@ -11,7 +11,7 @@ use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers};
 use crate::engine::name_of;
 use crate::frame::{decode, encode};
 use crate::group::Group;
-use crate::member::View;
+use crate::member::{Member, View};
 
 /// The longest piece of a message: it goes through cells, so that the sender does not wait for the receiver as long as
 /// there is room.
@@ -32,7 +32,8 @@ const HELLO: u64 = u64::MAX - 1;
 const HELLO_BYTES: usize = 32 << 10;
 
 impl Communicator {
-    /// Begins to make a communicator for the members of this view. Each of them makes one.
+    /// Begins to make a communicator for the members of this view. Each of them makes one, for this view or for another
+    /// one with the same members: views differ also in who leads.
     pub fn builder<'a>(
         domain: &'a Domain,
         group: &'a Group,
@@ -49,9 +50,15 @@ impl Communicator {
     }
 }
 
-/// The endpoint of a member's communicator.
-pub(crate) fn name_in_view(group: &str, place: u8, view: u64) -> String {
-    format!("{}.view.{view}", name_of(group, place))
+/// The endpoint of a member's communicator with these members, which `key` tells.
+pub(crate) fn name_with(group: &str, place: u8, key: u64) -> String {
+    format!("{}.with.{key:x}", name_of(group, place))
+}
+
+/// Tells members in their order from others: their lives are random numbers. A view's number would not do: while the
+/// members stay the same, their roles may change, which makes another view, and some members hear of that later.
+fn key_of(members: &[Member]) -> u64 {
+    members.iter().fold(0, |key, Member { life, .. }| key.rotate_left(1) ^ life)
 }
 
 impl CommunicatorBuilder<'_> {
@@ -83,7 +90,8 @@ impl CommunicatorBuilder<'_> {
         let members = view.members.clone();
         let rank = members.iter().position(|member| *member == group.member());
         let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
-        let name = |place: u8| name_in_view(group.name(), place, view.number);
+        let key = key_of(&members);
+        let name = |place: u8| name_with(group.name(), place, key);
         let mut endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
         let deadline = Instant::now().checked_add(self.timeout);
         let mut peers = vec![None; members.len()];
