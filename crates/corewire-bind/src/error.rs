@@ -416,7 +416,7 @@ pub enum ServeError {
     /// The name is too long for a service.
     #[error(
         "service name of {asked} bytes: at most {} are possible",
-        crate::server::NAME_BYTES_MAX
+        crate::SERVICE_NAME_BYTES_MAX
     )]
     NameTooLong {
         /// Its length.

@@ -110,8 +110,8 @@ pub use identity::Identity;
 pub use introspection::{Bindings, BoundClient, Introspection};
 pub use message::Message;
 pub use server::{
-    ClientId, Dispatch, Incoming, LaterReply, Outbox, Refusal, Reply, Serve, ServerCore, Stopper,
-    Version,
+    ClientId, Dispatch, Incoming, LaterReply, Outbox, Refusal, Reply, SERVICE_NAME_BYTES_MAX,
+    Serve, ServerCore, Stopper, Version,
 };
 
 /// The module of an interface that `build.rs` has compiled: `corewire_bind::interface!(calc);` is

@@ -33,8 +33,9 @@ mod units;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use corewire_study::usage;
 use signal_hook::consts::SIGXFSZ;
 
 use crate::access::Use;
@@ -97,7 +98,7 @@ enum Command {
 fn main() -> ExitCode {
     // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    let parsed = with_negative_numbers(Cli::command()).try_get_matches();
+    let parsed = usage::with_negative_numbers(Cli::command()).try_get_matches();
     let named = |matches: clap::ArgMatches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
         Ok((Cli::from_arg_matches(&matches)?, name))
@@ -154,14 +155,6 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// A negative number behind an option is its value, whether that is possible or not, and no option itself.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let is_option = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
-    command
-        .mut_args(|arg| if is_option(&arg) { arg.allow_negative_numbers(true) } else { arg })
-        .mut_subcommands(with_negative_numbers)
-}
-
 /// Prints help and version as clap writes them, and anything else in one line.
 fn refuse(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
@@ -172,38 +165,7 @@ fn refuse(error: &clap::Error) -> Result<(), Failure> {
             eprint!("{}", error.render());
             Err(Failure::quiet(2))
         }
-        _ => Err(Failure::usage(one_line(error))),
-    }
-}
-
-/// The first paragraph of clap's report in one line, what was probably meant, and where to read more.
-fn one_line(error: &clap::Error) -> String {
-    let report = error.render().to_string();
-    let first = report.split("\n\n").next().unwrap_or(&report);
-    let words = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut what = words.strip_prefix("error: ").unwrap_or(&words).to_owned();
-    if let Some(meant) = suggestion(error) {
-        what.push_str(&format!(": did you mean {meant}?"));
-    }
-    let subcommand =
-        std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
-    match subcommand {
-        Some(subcommand) => format!("{what} (see 'corewire {subcommand} --help')"),
-        None => format!("{what} (see 'corewire --help')"),
-    }
-}
-
-/// What clap has that is close to what was written.
-fn suggestion(error: &clap::Error) -> Option<String> {
-    let kinds =
-        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
-    match kinds.into_iter().find_map(|kind| error.get(kind))? {
-        ContextValue::String(word) => Some(format!("'{word}'")),
-        ContextValue::Strings(words) if !words.is_empty() => {
-            let words: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
-            Some(words.join(" or "))
-        }
-        _ => None,
+        _ => Err(Failure::usage(usage::one_line(error, &Cli::command(), "corewire"))),
     }
 }
 

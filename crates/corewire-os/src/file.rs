@@ -9,8 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, fchmod, fchown, fcntl_setfl,
-    fstat, open, readlinkat, renameat_with, statat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, access, fchmod,
+    fchown, fcntl_setfl, fstat, open, readlinkat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
@@ -115,6 +115,27 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -
             }
         }
         Some(_) => fill_in_place(open_to_write(&target)?, fill),
+    }
+}
+
+/// Whether [`write_with`] can probably write the file at `path`, to be known before what is written costs time. Writes
+/// nothing, and makes nothing.
+///
+/// # Errors
+/// As for [`write_with`].
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let target = follow(path)?;
+    match statat(CWD, &target, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
+            Err(Errno::ISDIR.into())
+        }
+        // Who reads a pipe would see its end if it were opened and closed.
+        Ok(_) => Ok(access(&target, Access::WRITE_OK)?),
+        Err(Errno::NOENT) => {
+            let directory = target.parent().filter(|path| !path.as_os_str().is_empty());
+            Ok(access(directory.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use corewire_os::file;
+
 use crate::failure::{Doing, Failure};
 use crate::output::Study;
 use crate::{
@@ -30,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         all.push((label(file), output::read(file)?));
     }
     let page = report::render_comparison(&all).doing("draw the page")?;
-    std::fs::write(&args.out, page).doing(format_args!("write {}", args.out.display()))?;
+    file::write(&args.out, page.as_bytes()).doing(format_args!("write {}", args.out.display()))?;
     println!("{}", args.out.display());
     Ok(())
 }

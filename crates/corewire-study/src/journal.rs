@@ -5,11 +5,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use corewire_os::file::read_regular_text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Doing, Failure};
 use crate::mechanisms::{Id, Shape};
+use crate::output::BYTES_MAX;
 use crate::plan::Plan;
 use crate::results::{Count, Machine, Run, SystemCall};
 
@@ -133,12 +135,20 @@ struct Found<P, E> {
 fn read<P: DeserializeOwned, E: DeserializeOwned>(
     path: &Path,
 ) -> Result<Option<Found<P, E>>, Failure> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match read_regular_text(path, BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.doing(format_args!("read {}", path.display()))?,
     };
     let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let Some(first) = lines.next() else { return Ok(None) };
+    let Some(first) = lines.next() else {
+        return match text.is_empty() {
+            true => Ok(None),
+            false => Err(Failure::usage(format!(
+                "{} holds no journal of a study: remove it, or give another --out",
+                path.display()
+            ))),
+        };
+    };
     let header = serde_json::from_str(first)
         .doing(format_args!("read {}: it is no journal of a study", path.display()))?;
     let mut found = Found { header, entries: Vec::new(), bytes: first.len() as u64 };

@@ -15,3 +15,4 @@ pub mod calls;
 pub mod circuits;
 pub mod failure;
 pub mod harness;
+pub mod usage;

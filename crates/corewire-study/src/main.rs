@@ -31,9 +31,11 @@ mod zimp;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use corewire_study::failure::{self, Failure};
 use corewire_study::harness::role::{Work, serve};
+use corewire_study::usage;
 
 // `interfaces` counts allocations.
 #[global_allocator]
@@ -87,7 +89,17 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = usage::with_negative_numbers(Cli::command());
+    let command = match command.try_get_matches().and_then(|it| Cli::from_arg_matches(&it)) {
+        Ok(cli) => cli.command,
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        Err(error) => {
+            let said = usage::one_line(&error, &Cli::command(), "corewire study");
+            eprintln!("corewire study: {said}");
+            return ExitCode::from(2);
+        }
+    };
     // A process of a run reports its reason to the process that started it, which adds the name.
     let name = if matches!(command, Command::Worker { .. }) { "" } else { "corewire study: " };
     let result = match command {

@@ -1,6 +1,7 @@
 //! The output of a study: a page, results, tables, a few lines on the terminal.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use corewire_os::file;
@@ -11,6 +12,19 @@ use serde::de::DeserializeOwned;
 use crate::failure::{Doing, Failure};
 use crate::report::{self, PageError};
 use crate::results::Results;
+
+/// The longest file of results.
+pub(crate) const BYTES_MAX: u64 = 256 << 20;
+
+/// Makes the directory that a study writes to, and looks whether it can: before it measures for hours.
+pub(crate) fn make(directory: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(directory).doing(format_args!("make {}", directory.display()))?;
+    for name in ["results.json", "points.csv", "report.html"] {
+        let path = directory.join(name);
+        file::check_writable(&path).doing(format_args!("write {}", path.display()))?;
+    }
+    Ok(())
+}
 
 /// Writes page, results and tables to `directory`.
 pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
@@ -37,7 +51,8 @@ pub(crate) fn put(directory: &Path, name: &str, text: &str) -> Result<(), Failur
 
 /// Reads results from a file.
 pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
-    let text = fs::read_to_string(path).doing(format_args!("read {}", path.display()))?;
+    let text = file::read_regular_text(path, BYTES_MAX);
+    let text = text.doing(format_args!("read {}", path.display()))?;
     let results: Results = serde_json::from_str(&text)
         .doing(format_args!("read {}: it holds no results of a study", path.display()))?;
     if results.format != crate::results::FORMAT {
@@ -108,7 +123,10 @@ fn read_study<R: DeserializeOwned>(
     format: u32,
 ) -> Result<Option<R>, Failure> {
     let path = directory.join("results.json");
-    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+    let text = match file::read_regular_text(&path, BYTES_MAX) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.doing(format_args!("read {}", path.display()))?,
+    };
     let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     if found["study"] != study {
         return Ok(None);

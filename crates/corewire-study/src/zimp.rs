@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         sizes: args.sizes.iter().map(bytes).collect::<Result<_, _>>()?,
         receivers: args.receivers,
     };
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let cores = processor::allowed().doing("ask for processors")?.len();
     let plan = Plan::new(effort, wishes, Id::value_variants(), cores);

@@ -44,7 +44,7 @@ use crate::patience::Patience;
 use crate::tag::{Tag, status};
 
 /// The longest name of a service: its endpoints have longer ones.
-pub(crate) const NAME_BYTES_MAX: usize = 80;
+pub const SERVICE_NAME_BYTES_MAX: usize = 80;
 
 /// What a service does with what arrives. Generated code implements it.
 pub trait Dispatch {
@@ -244,7 +244,7 @@ impl ServerCore {
         serve: Serve,
         description: &'static Description<'static>,
     ) -> Result<Self, ServeError> {
-        if name.len() > NAME_BYTES_MAX {
+        if name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(ServeError::NameTooLong { asked: name.len() });
         }
         // The name is taken first: its errors say what is wrong with it.

@@ -5,10 +5,11 @@ mod measure;
 
 use std::path::PathBuf;
 
+use corewire_os::file::check_writable;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,6 +107,10 @@ impl Finding {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.measure {
+        check_writable(path).map_err(|error| {
+            let shown = units::printable(&path.to_string_lossy());
+            Failure::other(format!("cannot write {shown}: {error}"))
+        })?;
         let topology = measure::measure()?;
         topology.write(path).map_err(Failure::other)?;
         return match args.json {

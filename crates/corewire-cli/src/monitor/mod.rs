@@ -40,8 +40,7 @@ name only this user may. Users and groups are names or numbers:
   [[rule]]
   allow = \"bind\"            # or \"export\"
   names = \"calculator*\"     # one name, or the beginning of some and *
-  users = [\"alice\", 1001]   # without users and groups: everybody
-  groups = []
+  users = [\"alice\", 1001]   # groups = [\"staff\"], too; without both: everybody
 
 The file is read again when it changes; while it is wrong, the policy stays as it was.
 Circuits that are open stay open.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use corewire_bind::SERVICE_NAME_BYTES_MAX;
+use corewire_layout::name::ChannelName;
 use corewire_os::file::read_regular_text;
 use corewire_os::process::effective_uid;
 use corewire_route::{Act, Policy, Rule};
@@ -26,10 +28,8 @@ struct File {
 struct FileRule {
     allow: Allow,
     names: String,
-    #[serde(default)]
-    users: Vec<Who>,
-    #[serde(default)]
-    groups: Vec<Who>,
+    users: Option<Vec<Who>>,
+    groups: Option<Vec<Who>>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -40,7 +40,7 @@ enum Allow {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither a number nor a name in quotes")]
 enum Who {
     Number(u32),
     Name(String),
@@ -55,22 +55,53 @@ pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
 }
 
 fn parse(text: &str) -> Result<Policy, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-    let rules = file.rule.into_iter().map(|rule| {
-        let all = |list: Vec<Who>, file: &str| -> Result<Vec<u32>, String> {
-            list.iter().map(|who| number_of(who, file)).collect()
+    let file: File = toml::from_str(text).map_err(|error| in_one_line(text, &error))?;
+    let rules = file.rule.into_iter().zip(1..).map(|(rule, number)| {
+        let lists: Vec<_> = [&rule.users, &rule.groups].into_iter().flatten().collect();
+        if !lists.is_empty() && lists.iter().all(|list| list.is_empty()) {
+            let text =
+                "users and groups are empty, so nobody may; without those keys, everybody may";
+            return Err(format!("rule {number}: {text}"));
+        }
+        let all = |list: &Option<Vec<Who>>, file: &str| -> Result<Vec<u32>, String> {
+            list.iter().flatten().map(|who| number_of(who, file)).collect()
         };
+        check_names(&rule.names).map_err(|error| format!("rule {number}: {error}"))?;
         Ok(Rule {
             act: match rule.allow {
                 Allow::Bind => Act::Bind,
                 Allow::Export => Act::Export,
             },
             names: rule.names,
-            users: all(rule.users, "/etc/passwd")?,
-            groups: all(rule.groups, "/etc/group")?,
+            users: all(&rule.users, "/etc/passwd")?,
+            groups: all(&rule.groups, "/etc/group")?,
         })
     });
     Ok(Policy { owner: effective_uid(), rules: rules.collect::<Result<_, String>>()? })
+}
+
+/// What a parser says, with where it says it.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', ", ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let line = before.split('\n').count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {message}")
+}
+
+/// A service must be able to have such a name.
+fn check_names(names: &str) -> Result<(), String> {
+    let beginning = names.strip_suffix('*').unwrap_or(names);
+    if beginning.contains('*') {
+        return Err(format!(
+            "names = {names:?}: `*` stands for the rest of a name, at its end only"
+        ));
+    }
+    match names {
+        "*" => Ok(()),
+        _ => ChannelName::check(beginning, SERVICE_NAME_BYTES_MAX)
+            .map_err(|error| format!("no service can have a {error}")),
+    }
 }
 
 /// The number of a user or a group, from the third field of its line.
@@ -97,6 +128,7 @@ mod tests {
             allow = 'bind'
             names = 'calculator*'
             users = ['root', 1001]
+            groups = []
             [[rule]]
             allow = 'export'
             names = 'clock'
@@ -113,9 +145,17 @@ mod tests {
             ("[[rule]]\nallow = 'fly'\nnames = 'x'", "unknown variant `fly`"),
             ("[[rules]]\n", "unknown field `rules`"),
             ("[[rule]]\nallow='bind'\nnames='x'\nusers=['no one']", "\"no one\" is not in"),
+            ("[[rule]]\nallow='bind'\nnames='x'\nusers=[1.5]", "line 4, column 7: neither a nu"),
+            ("[[rule]]\nallow='bind'\nnames='x'\nusers=[-1]", "neither a number nor a name"),
+            ("[[rule]]\nallow='bind'\nnames='x'\nusers=[]", "rule 1: users and groups are empty"),
+            ("[[rule]]\nallow='bind'\nnames='*calc'", "rule 1: names = \"*calc\": `*` stands"),
+            ("[[rule]]\nallow='bind'\nnames='calc**'", "at its end only"),
+            ("[[rule]]\nallow='bind'\nnames='calc/*'", "character '/' is not allowed"),
+            ("[[rule]]\nallow='bind'\nnames=''", "no service can have a name without a char"),
+            ("rule", "line 1, column 5: key with no value"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(part), "{error}");
+            assert!(error.contains(part) && !error.contains('\n'), "{error}");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use corewire_monitor::{Asking, monitors};
 use corewire_os::event::wait_readable;
+use corewire_os::file::{check_writable, write};
 
 use crate::circuits::ANSWER_WITHIN;
 use crate::failure::Failure;
@@ -69,6 +70,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let otherwise = match args.format {
+        Format::Perfetto => "corewire.pftrace",
+        Format::Json => "corewire.json",
+    };
+    let file = args.out.clone().unwrap_or_else(|| otherwise.into());
+    let cannot_write = |error| {
+        let shown = units::printable(&file.to_string_lossy());
+        Failure::other(format!("cannot write {shown}: {error}"))
+    };
+    check_writable(&file).map_err(cannot_write)?;
     let signals = Signals::catch()?;
     let domain = access::open_domain()?;
     let mut asked = Vec::new();
@@ -97,15 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let timeline = Timeline::read(memory);
-    let (bytes, otherwise) = match args.format {
-        Format::Perfetto => (perfetto::encode(&timeline), "corewire.pftrace"),
-        Format::Json => (trace_event::encode(&timeline)?, "corewire.json"),
+    let bytes = match args.format {
+        Format::Perfetto => perfetto::encode(&timeline),
+        Format::Json => trace_event::encode(&timeline)?,
     };
-    let file = args.out.clone().unwrap_or_else(|| otherwise.into());
-    corewire_os::file::write(&file, &bytes).map_err(|error| {
-        let shown = units::printable(&file.to_string_lossy());
-        Failure::other(format!("cannot write {shown}: {error}"))
-    })?;
+    write(&file, &bytes).map_err(cannot_write)?;
     for party in &timeline.parties {
         let lost = match party.lost {
             0 => String::new(),

@@ -6,6 +6,7 @@ mod circuits;
 mod containers;
 mod desk;
 mod fan_out;
+mod files;
 mod idl;
 mod live;
 mod log;

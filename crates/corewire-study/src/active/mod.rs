@@ -7,7 +7,6 @@ pub(crate) mod results;
 mod slow;
 mod styles;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ pub(crate) use slow::COMPUTES;
 use styles::Style;
 
 use crate::failure::{Doing, Failure};
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::program::PROGRAM;
 use crate::report::{PageError, active as page};
 use crate::zimp::Scratch;
@@ -122,7 +121,7 @@ impl Plan {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let plan = Plan::new(args.quick);
     let cpus = processor::allowed().doing("ask for processors")?;

@@ -13,7 +13,6 @@ mod peer;
 pub(crate) mod results;
 pub(crate) mod shape;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ use results::{About, FORMAT, Found, OURS, Point, Results, STUDY};
 use shape::Shape;
 
 use crate::failure::{Doing, Failure};
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::program::PROGRAM;
 use crate::report::{PageError, collectives as page};
 use crate::zimp::Scratch;
@@ -123,7 +122,7 @@ impl Plan {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let plan = Plan::new(args)?;
     let about = |&id: &Id| About {

@@ -16,7 +16,6 @@ mod peer;
 pub(crate) mod results;
 mod rivals;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -39,7 +38,7 @@ use results::{Calls, Dynamic, FORMAT, Results, Rival, STUDY, TypeOf, WayOf};
 pub(crate) use rivals::Id;
 
 use crate::failure::{Doing, Failure};
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::program::PROGRAM;
 use crate::report::{PageError, interfaces as page};
 use crate::zimp::Scratch;
@@ -78,7 +77,7 @@ const AROUND: Duration = Duration::from_millis(400);
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let rivals = if args.rivals.is_empty() { Id::value_variants() } else { &args.rivals };
     let processors = processor::allowed().doing("ask for processors")?.len();

@@ -8,7 +8,6 @@ pub(crate) mod results;
 mod ring;
 mod wires;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ pub(crate) use ring::ROLE as RING_ROLE;
 use wires::Id;
 
 use crate::failure::{Doing, Failure};
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::program::PROGRAM;
 use crate::report::{PageError, nemesis as page};
 use crate::zimp::Scratch;
@@ -117,7 +116,7 @@ impl Plan {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let plan = Plan::new(args);
     let cpus = processor::allowed().doing("ask for processors")?;

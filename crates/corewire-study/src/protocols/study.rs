@@ -1,7 +1,6 @@
 //! Which runs, in which order; and what is written.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::{Point, Protocol, Report};
 use crate::failure::{Doing, Failure};
 use crate::journal::{Header, Journal};
 use crate::mechanisms::Id;
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::plan::Effort;
 use crate::report::{PageError, protocols as page};
 use crate::zimp::{Scratch, millis, words};
@@ -191,7 +190,7 @@ fn run(
     let length = Length { warm_up: measured / 4, measured, requests };
     let mechanisms =
         if common.mechanisms.is_empty() { MECHANISMS.to_vec() } else { common.mechanisms };
-    fs::create_dir_all(out).doing(format_args!("make {}", out.display()))?;
+    output::make(out)?;
     interrupt::prepare()?;
     let allowed = processor::allowed().doing("ask for processors")?;
     if let Some(other) = common.cores.iter().find(|cpu| !allowed.contains(cpu)) {

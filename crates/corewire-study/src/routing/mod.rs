@@ -12,7 +12,6 @@
 mod placed;
 pub(crate) mod results;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use corewire_layout::circuit::credit::RESERVE_LINES;
@@ -30,7 +29,7 @@ use results::{Budget, Count, FORMAT, Results, STUDY, TypeOf};
 
 use crate::failure::{Doing, Failure};
 use crate::interfaces::Id;
-use crate::output::Study;
+use crate::output::{self, Study};
 use crate::program::PROGRAM;
 use crate::report::{PageError, routing as page};
 use crate::{interrupt, machine};
@@ -75,7 +74,7 @@ const CIRCUIT_BYTES: u64 = 217 + 2 * RESERVE_LINES as u64 * 64;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    output::make(&args.out)?;
     interrupt::prepare()?;
     let cpus = processor::allowed().doing("ask for processors")?;
     let &[one, other, ..] = &cpus[..] else {

@@ -169,3 +169,55 @@ fn what_cannot_be_is_said_in_one_line() {
         assert!(text(&output.stderr).contains(word), "{arguments:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn wrong_usage_is_one_line() {
+    for (words, said) in [
+        (&["list"][..], "unrecognized subcommand 'list' (see 'corewire study --help')"),
+        (&["zimp", "--frob"], "'--frob' found (see 'corewire study zimp --help')"),
+        (&["zimp", "--receivers", "-1"], "invalid value '-1' for '--receivers"),
+    ] {
+        let done = study(words);
+        let errors = text(&done.stderr);
+        assert_eq!((done.status.code(), errors.lines().count()), (Some(2), 1), "{errors}");
+        assert!(errors.starts_with("corewire study: ") && errors.contains(said), "{errors}");
+    }
+}
+
+#[test]
+fn what_is_read_and_written_is_a_regular_file() {
+    let out = Scratch::new("files");
+    fs::create_dir(out.path()).unwrap();
+    let path = |name: &str| out.path().join(name);
+    let pipe = |name: &str| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path(name), rustix::fs::FileType::Fifo, mode, 0)
+            .unwrap();
+    };
+    let refused = |words: &[&str], said: &[&str]| {
+        let done = study(words);
+        let errors = text(&done.stderr);
+        assert!(!done.status.success() && errors.lines().count() == 1, "{words:?}: {errors}");
+        assert!(said.iter().all(|part| errors.contains(part)), "{words:?}: {errors}");
+    };
+    pipe("results.json");
+    let results = path("results.json");
+    let results = results.to_str().unwrap();
+    refused(&["report", out.text()], &[results, "it is a pipe"]);
+    refused(&["compare", results, "/dev/zero"], &[results, "it is a pipe"]);
+    refused(&["compare", "/dev/zero", results], &["/dev/zero", "it is a device"]);
+    fs::remove_file(results).unwrap();
+    pipe("progress.jsonl");
+    let zimp = ["zimp", "--quick", "--out", out.text()];
+    refused(&zimp, &["progress.jsonl", "it is a pipe"]);
+    fs::remove_file(path("progress.jsonl")).unwrap();
+    fs::write(path("progress.jsonl"), "notes of mine").unwrap();
+    refused(&zimp, &["progress.jsonl", "holds no journal", "another --out"]);
+    assert_eq!(fs::read_to_string(path("progress.jsonl")).unwrap(), "notes of mine");
+    fs::remove_file(path("progress.jsonl")).unwrap();
+    // Before anything is measured.
+    fs::create_dir(path("report.html")).unwrap();
+    for name in ["zimp", "nemesis", "active", "interfaces", "routing", "collectives"] {
+        refused(&[name, "--quick", "--out", out.text()], &["report.html", "directory"]);
+    }
+}
