@@ -139,6 +139,17 @@ impl fmt::Display for Pid {
     }
 }
 
+/// What is said of a listener, said of the service that has it.
+fn of_service(error: &impl fmt::Display) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("listener ") {
+        Some(rest) => format!("service {rest}"),
+        None => text
+            .replace("the process of listener ", "the process of service ")
+            .replace(" or an endpoint, not a listener", " or an endpoint, not a service"),
+    }
+}
+
 struct List<'a>(&'a [(Driver, BindReason)]);
 
 impl fmt::Display for List<'_> {
@@ -174,7 +185,7 @@ pub enum BindReason {
     #[error(transparent)]
     Message(#[from] MessageError),
     /// The service does not exist, or cannot be reached.
-    #[error(transparent)]
+    #[error("{}", of_service(.0))]
     Service(#[from] ConnectServiceError),
     /// The exchange failed.
     #[error(transparent)]
@@ -411,8 +422,12 @@ impl<E> From<EncodeError> for Failed<E> {
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is taken, or is no name.
-    #[error(transparent)]
+    #[error("{}", of_service(.0))]
     Listen(#[from] ListenError),
+    /// The environment variable `COREWIRE_MONITOR` says at which monitor the service can be reached, and its value is no
+    /// number of one.
+    #[error("COREWIRE_MONITOR is {0:?}, not the number of a monitor: 0 to 255")]
+    MonitorVariable(String),
     /// The name is too long for a service.
     #[error(
         "service name of {asked} bytes: at most {} are possible",

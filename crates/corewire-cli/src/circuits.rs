@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use corewire_monitor::{Asking, Circuits, monitors};
+use corewire_layout::circuit::NodeId;
+use corewire_monitor::{AskError, Asking, Circuits, monitors};
 
 use crate::failure::Failure;
 use crate::{access, output, table};
@@ -40,29 +41,56 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let all = monitors(&domain)?;
-    let mut found: Vec<Circuits> = Vec::new();
-    for node in all.into_iter().filter(|node| args.monitor.is_none_or(|only| only == node.number()))
-    {
-        let asked =
-            Asking::connect(&domain, node, ANSWER_WITHIN).and_then(|mut asking| asking.circuits());
-        match asked {
-            Ok(circuits) => found.push(circuits),
-            // The others are shown all the same.
-            Err(error) => output::note(error),
+    let is_chosen = |node: &NodeId| args.monitor.is_none_or(|only| only == node.number());
+    let chosen: Vec<_> = all.into_iter().filter(is_chosen).collect();
+    if let (Some(number), true) = (args.monitor, chosen.is_empty()) {
+        return Err(Failure::other(format!("monitor {number} does not run")));
+    }
+    let asked = Asked::all(&chosen, |node| {
+        Asking::connect(&domain, node, ANSWER_WITHIN).and_then(|mut asking| asking.circuits())
+    });
+    match (args.json, chosen.is_empty()) {
+        (true, _) => output::print_json(&asked.found)?,
+        (false, true) => output::print("no monitor runs in the domain\n")?,
+        (false, false) => output::print(&shown(&asked.found))?,
+    }
+    asked.end()
+}
+
+/// What monitors have answered.
+pub(crate) struct Asked<T> {
+    pub(crate) found: Vec<T>,
+    silent: usize,
+}
+
+impl<T> Asked<T> {
+    /// Asks all of them. One that does not answer keeps the others from nothing.
+    pub(crate) fn all(nodes: &[NodeId], ask: impl Fn(NodeId) -> Result<T, AskError>) -> Self {
+        let mut asked = Self { found: Vec::new(), silent: 0 };
+        for node in nodes {
+            match ask(*node) {
+                Ok(answer) => asked.found.push(answer),
+                Err(error) => {
+                    asked.silent += 1;
+                    output::note(error);
+                }
+            }
+        }
+        asked
+    }
+
+    /// An error if not all have answered, which was said.
+    pub(crate) const fn end(&self) -> Result<(), Failure> {
+        match self.silent {
+            0 => Ok(()),
+            _ => Err(Failure::quiet(1)),
         }
     }
-    if let (Some(number), true) = (args.monitor, found.is_empty()) {
-        return Err(Failure::other(format!("monitor {number} does not run, or does not answer")));
-    }
-    if args.json {
-        return output::print_json(&found);
-    }
-    output::print(&shown(&found))
 }
 
 fn shown(all: &[Circuits]) -> String {
     if all.is_empty() {
-        return "no monitor runs in the domain\n".to_owned();
+        return String::new();
     }
     let rows: Vec<_> = all
         .iter()

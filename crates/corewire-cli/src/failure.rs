@@ -35,7 +35,7 @@ impl Failure {
     }
 
     /// An end without a message.
-    pub(crate) fn quiet(code: u8) -> Self {
+    pub(crate) const fn quiet(code: u8) -> Self {
         Self { message: String::new(), code }
     }
 }

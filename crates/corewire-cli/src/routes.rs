@@ -6,7 +6,7 @@ use corewire_layout::circuit::{NODES_MAX, NodeId};
 use corewire_monitor::{Asking, Routes, monitors};
 use corewire_route::table::{fat_tree, next_hop, ring};
 
-use crate::circuits::ANSWER_WITHIN;
+use crate::circuits::{ANSWER_WITHIN, Asked};
 use crate::failure::Failure;
 use crate::{access, output, table, units};
 
@@ -79,9 +79,10 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let running = monitors(&domain)?;
-    let chosen = |numbers: &[usize]| match numbers {
-        [] => Ok(running.clone()),
-        numbers => numbers.iter().map(|number| node(*number)).collect(),
+    let mut named = Vec::new();
+    let mut chosen = |numbers: &[usize]| -> Result<Vec<NodeId>, Failure> {
+        named = numbers.iter().map(|number| node(*number)).collect::<Result<_, _>>()?;
+        Ok(if numbers.is_empty() { running.clone() } else { named.clone() })
     };
     let table = match &args.what {
         What::Show { json } => return show(&domain, &running, *json),
@@ -93,6 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let routes = asking(&domain, first)?.routes().map_err(Failure::other)?;
             let mut table = table_of(&routes)?;
             let (from, to, via) = (node(*from)?, node(*to)?, node(*via)?);
+            named = vec![from, to, via];
             table.vias.retain(|one| (one.from, one.to) != (from, to));
             table.vias.push(Via { from, to, via });
             table
@@ -100,6 +102,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     corewire_route::table::check(&table).map_err(Failure::usage)?;
     let first = first(&running)?;
+    // A route by a monitor that does not run would lead nowhere.
+    if let Some(missing) = named.iter().find(|node| !running.contains(node)) {
+        return Err(Failure::other(format!("monitor {missing} does not run")));
+    }
     asking(&domain, first)?.set_table(table).map_err(Failure::other)
 }
 
@@ -136,25 +142,23 @@ fn table_of(routes: &Routes) -> Result<Table, Failure> {
 }
 
 fn show(domain: &Domain, running: &[NodeId], json: bool) -> Result<(), Failure> {
-    let mut found = Vec::new();
-    for node in running {
-        match asking(domain, *node).and_then(|mut one| one.routes().map_err(Failure::other)) {
-            Ok(routes) => found.push(routes),
-            // The others are shown all the same.
-            Err(failure) => output::note(failure.message),
-        }
-    }
+    let asked = Asked::all(running, |node| {
+        Asking::connect(domain, node, ANSWER_WITHIN).and_then(|mut one| one.routes())
+    });
+    let found = &asked.found;
     if json {
-        return output::print_json(&found);
+        output::print_json(found)?;
+        return asked.end();
     }
     let mut text = String::new();
-    for routes in &found {
-        text.push_str(&shown(routes, &found)?);
+    for routes in found {
+        text.push_str(&shown(routes, found)?);
     }
-    if found.is_empty() {
+    if running.is_empty() {
         text.push_str("no monitor runs in the domain\n");
     }
-    output::print(&text)
+    output::print(&text)?;
+    asked.end()
 }
 
 fn shown(routes: &Routes, all: &[Routes]) -> Result<String, Failure> {

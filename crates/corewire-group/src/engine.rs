@@ -24,13 +24,14 @@ use corewire::{
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::locked::SharedLock;
 use corewire_os::process;
+use corewire_os::report::Tell;
 
 use crate::agreement::Rules;
 use crate::error::GroupError;
 use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
 use crate::kept::Kept;
 use crate::log_file::writer::{Done, Writer};
-use crate::log_file::{Contents, FileId, LogFile, LogFileError, Tell};
+use crate::log_file::{Contents, FileId, LogFile, LogFileError};
 use crate::member::{MEMBERS_MAX, Member};
 use crate::replica::{Input, Output, Publication, Replica, WAITS};
 

@@ -27,6 +27,7 @@ use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::locked::SharedLock;
 use corewire_os::process::effective_uid;
+use corewire_os::report::Report;
 use rustix::io::Errno;
 
 use crate::collective::link::name_with;
@@ -34,7 +35,7 @@ use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
 use crate::error::JoinGroupError;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
-use crate::log_file::{FileId, LogFileError, Tell, failed};
+use crate::log_file::{FileId, LogFileError, failed};
 use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX, Member};
 use crate::owner::words_of;
 
@@ -67,16 +68,6 @@ pub struct GroupBuilder {
     command_bytes_max: usize,
     file: Option<PathBuf>,
     report: Report,
-}
-
-/// Who is told what happens.
-#[derive(Clone)]
-pub(crate) struct Report(pub(crate) Arc<Tell>);
-
-impl fmt::Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Report")
-    }
 }
 
 /// When a call ends at the latest.
@@ -135,7 +126,7 @@ impl GroupBuilder {
             name: name.to_owned(),
             command_bytes_max: 64 << 10,
             file: None,
-            report: Report(Arc::new(|_| {})),
+            report: Report::nobody(),
         }
     }
 

@@ -15,9 +15,30 @@ use crate::shown::{Circuits, Routes};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// It does not run, or cannot be reached.
-    #[error(transparent)]
-    Connect(#[from] ConnectServiceError),
+    /// It does not run.
+    #[error("monitor {node} does not run")]
+    NotRunning {
+        /// The monitor.
+        node: NodeId,
+    },
+    /// It runs as another user, and has not admitted this process's user.
+    #[error("monitor {node} belongs to user {owner}, this process runs as user {user}")]
+    OtherUser {
+        /// The monitor.
+        node: NodeId,
+        /// Its user.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
+    /// It cannot be reached.
+    #[error("monitor {node}: {error}")]
+    Connect {
+        /// The monitor.
+        node: NodeId,
+        /// Why.
+        error: Box<ConnectServiceError>,
+    },
     /// It refuses.
     #[error("monitor {node} refuses: {reason}")]
     Refused {
@@ -50,6 +71,21 @@ pub enum AskError {
     },
 }
 
+impl AskError {
+    fn connecting(node: NodeId, error: ConnectServiceError) -> Self {
+        use ConnectServiceError as E;
+        match error {
+            E::NotFound(_) | E::NotCreated { .. } => Self::NotRunning { node },
+            E::NotPermitted { owner, user, .. } => Self::OtherUser { node, owner, user },
+            E::NoAnswer { after: within, .. } => Self::NoAnswer { node, within },
+            E::Full { reason, .. } | E::Refused { reason, .. } => {
+                Self::Refused { node, reason: reason.to_string() }
+            }
+            error => Self::Connect { node, error: Box::new(error) },
+        }
+    }
+}
+
 /// The longest answer that is read: a million circuits take half of it.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 
@@ -78,7 +114,8 @@ impl Asking {
     /// # Errors
     /// [`AskError`].
     pub fn connect(domain: &Domain, node: NodeId, within: Duration) -> Result<Self, AskError> {
-        let socket = domain.connect(&name_of_monitor(node), within)?;
+        let socket = domain.connect(&name_of_monitor(node), within);
+        let socket = socket.map_err(|error| AskError::connecting(node, error))?;
         Ok(Self { node, lane: ControlLane::new(socket), within })
     }
 

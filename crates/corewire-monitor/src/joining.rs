@@ -99,7 +99,10 @@ impl Monitor {
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Stop => return true,
-                Joined::Policy(policy) => self.node.set_policy(policy),
+                Joined::Policy(policy) => {
+                    self.node.set_policy(policy);
+                    self.out.reported.clear();
+                }
                 Joined::Failed(node) => {
                     self.joining.1.remove(&node);
                     self.failed.insert(node);

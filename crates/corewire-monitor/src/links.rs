@@ -1,6 +1,6 @@
 //! What carries a node's frames and packets: rings and sockets.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -10,7 +10,9 @@ use corewire_bind::circuit::ring::RingLane;
 use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_layout::circuit::{Hop, Label};
+use corewire_layout::name::ChannelName;
 use corewire_layout::trace::{Kind, Point};
+use corewire_os::report::Report;
 use corewire_route::{Down, LinkId, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{Shutdown, shutdown};
@@ -75,6 +77,9 @@ pub(crate) struct Out {
     pub(crate) last_sent: Option<(usize, Peer)>,
     /// The frame that is handled, while a trace is recorded.
     pub(crate) traced: Traced,
+    pub(crate) report: Report,
+    /// Sentences about services that were refused. Programs ask again and again.
+    pub(crate) reported: HashSet<String>,
 }
 
 /// What is recorded of the frame that is handled.
@@ -85,7 +90,25 @@ pub(crate) struct Traced {
     pub(crate) went: Option<(Point, u16, usize)>,
 }
 
+/// How many sentences are remembered.
+const REPORTED_MAX: usize = 1000;
+
 impl Out {
+    /// Reports once that a program may not serve a name.
+    fn report_refused(&mut self, name: &str, reason: &str) {
+        let text = match ChannelName::new(name) {
+            Ok(name) => format!("service {name} is not served by circuits: {reason}"),
+            Err(_) => format!("a service is not served by circuits: {reason}"),
+        };
+        if self.reported.len() >= REPORTED_MAX {
+            self.reported.clear();
+        }
+        if !self.reported.contains(&text) {
+            (self.report.0)(&text);
+            self.reported.insert(text);
+        }
+    }
+
     pub(crate) fn link(&self, link: LinkId) -> Option<&LinkIo> {
         self.links.get(link.index())?.as_ref()
     }
@@ -286,6 +309,11 @@ impl Wires for Out {
     }
 
     fn packet(&mut self, link: LinkId, packet: Packet, rights: Vec<Handed>) {
+        if let Packet::Exported { name, reason } = &packet
+            && !reason.is_empty()
+        {
+            self.report_refused(name, reason);
+        }
         if let Some(key) = self.link(link).map(|link| link.control) {
             self.send(key, &packet, rights);
         }

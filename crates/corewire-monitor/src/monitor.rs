@@ -1,6 +1,6 @@
 //! The monitor and how it is started.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corewire::{
-    ConnectServiceError, Domain, Endpoint, EndpointError, ListenError, Listener, MessageError,
-    NameWatch, OpenError, Peer, Wait,
+    Domain, Endpoint, EndpointError, ListenError, Listener, MessageError, NameWatch, OpenError,
+    Peer, Wait,
 };
 use corewire_bind::circuit::lane::DATA_BYTES_MAX;
 use corewire_layout::circuit::{NodeId, name_of_monitor};
+use corewire_os::report::Report;
 use corewire_route::{Config, LinkId, Node, Policy};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -29,7 +30,15 @@ use crate::turn::without_sockets_ticks;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// A monitor of this number runs already, or the name cannot be taken.
+    /// A monitor of this number runs already.
+    #[error("monitor {node} runs already{}", .pid.map_or(String::new(), |pid| format!(": it is process {pid}")))]
+    Running {
+        /// The monitor.
+        node: NodeId,
+        /// Its process; `None` if it cannot be seen from here.
+        pid: Option<u32>,
+    },
+    /// Its name cannot be taken.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Its endpoints could not be created.
@@ -41,9 +50,6 @@ pub enum MonitorError {
     /// An endpoint failed.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// Another monitor could not be asked.
-    #[error(transparent)]
-    Connect(#[from] ConnectServiceError),
     /// A system call failed.
     #[error("{what}: {error}")]
     Os {
@@ -71,6 +77,7 @@ pub struct Options {
     pub policy: Policy,
     /// Programs with a ring at one time.
     pub programs_max: usize,
+    report: Report,
 }
 
 impl Options {
@@ -84,7 +91,17 @@ impl Options {
             poll: Duration::from_micros(30),
             policy: Policy { owner, rules: Vec::new() },
             programs_max: 1024,
+            report: Report::standard_error(),
         }
+    }
+
+    /// Calls `report` with a sentence when something happens that does not end the monitor, and that its users should
+    /// know: a program may not serve a name. The monitor's thread calls it. By default the sentence is written to standard
+    /// error.
+    #[must_use]
+    pub fn report(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.report = Report(Arc::new(report));
+        self
     }
 }
 
@@ -171,9 +188,12 @@ impl Monitor {
     /// # Errors
     /// [`MonitorError`].
     pub fn start(domain: Domain, options: Options) -> Result<Self, MonitorError> {
-        let Options { node, poll, policy, programs_max } = options;
+        let Options { node, poll, policy, programs_max, report } = options;
         let name = name_of_monitor(node);
-        let listener = domain.listener(&name)?;
+        let listener = domain.listener(&name).map_err(|error| match error {
+            ListenError::AlreadyExists(it) => MonitorError::Running { node, pid: it.pid },
+            error => error.into(),
+        })?;
         // What has no room waits in the node: messages are received at once, and none is ever long.
         let endpoint = |kind: &str, peers: usize| {
             let endpoint = domain.endpoint(&format!("{name}.{kind}"));
@@ -217,6 +237,8 @@ impl Monitor {
                 broken: Vec::new(),
                 last_sent: None,
                 traced: Traced::default(),
+                report,
+                reported: HashSet::new(),
             },
             domain,
             listener,

@@ -13,6 +13,7 @@
 //! | [`process`] | limits, signals, deaths of processes |
 //! | [`processor`] | cores, caches, pinning, the cost of a pause |
 //! | [`probe`] | what this machine offers, for `corewire doctor` |
+//! | [`report`] | who is told what ends nothing |
 //! | [`allocations`] | an allocator that counts, for measurements |
 
 pub mod access;
@@ -26,6 +27,7 @@ pub mod memory;
 pub mod probe;
 pub mod process;
 pub mod processor;
+pub mod report;
 pub mod sleep;
 pub mod socket;
 

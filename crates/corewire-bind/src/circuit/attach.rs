@@ -30,13 +30,15 @@ pub struct MonitorAt {
     number: Result<Option<usize>, String>,
 }
 
-/// The environment variable `COREWIRE_MONITOR` gives the number. If it is no number from 0 to 255, no monitor is used, and
-/// binding by circuit says so.
+/// The environment variable `COREWIRE_MONITOR` gives the number. If it is no number from 0 to 255, binding by circuit and
+/// serving end with an error that says so.
 impl Default for MonitorAt {
     fn default() -> Self {
         let number = std::env::var_os("COREWIRE_MONITOR").filter(|text| !text.is_empty());
         let number = number.map(|text| text.to_string_lossy().into_owned());
-        let number = number.map(|text| text.parse().map_err(|_| text)).transpose();
+        let is_possible = |number: &usize| NodeId::new(*number).is_some();
+        let number = number.map(|text| text.parse().ok().filter(is_possible).ok_or(text));
+        let number = number.transpose();
         Self { domain: None, number }
     }
 }
@@ -60,6 +62,11 @@ impl MonitorAt {
     /// The domain in which to look.
     pub(crate) fn domain_or<'a>(&'a self, own: &'a Domain) -> &'a Domain {
         self.domain.as_ref().unwrap_or(own)
+    }
+
+    /// The text of the environment variable, if it is no number of a monitor.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.number.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     /// Why there is no monitor to use.

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use corewire::{Connection, Connector, Domain, NameWatch};
+use corewire_layout::circuit::NodeId;
 use corewire_layout::circuit::packet::Packet;
 use corewire_os::fork::generation;
+use corewire_os::report::Report;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::mailbox::{Mail, Mailbox};
@@ -57,11 +59,14 @@ impl Exporter {
         at: MonitorAt,
         mailbox: Arc<Mailbox>,
         connector: Connector,
+        report: Report,
     ) -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared { wake, state: Mutex::default() });
         let domain = at.domain_or(domain).clone();
-        let thread = Thread { domain, at, mailbox, connector, shared: Arc::clone(&shared) };
+        let said = String::new();
+        let mut thread =
+            Thread { domain, at, mailbox, connector, report, said, shared: Arc::clone(&shared) };
         let name = "corewire-export".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         spawned.spawn(move || thread.run())?;
@@ -99,11 +104,14 @@ struct Thread {
     at: MonitorAt,
     mailbox: Arc<Mailbox>,
     connector: Connector,
+    report: Report,
+    /// Why the service cannot be reached by circuits, as far as that was told; else empty.
+    said: String,
     shared: Arc<Shared>,
 }
 
 impl Thread {
-    fn run(self) {
+    fn run(&mut self) {
         corewire_os::process::block_all_signals();
         // Before the first look: a monitor that starts after it changes a file.
         let watch = self.domain.watch_names().ok();
@@ -112,7 +120,7 @@ impl Thread {
                 let connector = (!self.domain.is_guest()).then_some(&self.connector);
                 let until = Patience::of(Some(ATTACH_WITHIN));
                 if let Ok(attached) = attach(&self.domain, node, connector, until) {
-                    self.serve(attached);
+                    self.serve(node, attached);
                     continue;
                 }
             }
@@ -129,7 +137,7 @@ impl Thread {
         let _ = watch.is_some_and(NameWatch::has_changed);
     }
 
-    fn serve(&self, attached: Attached) {
+    fn serve(&mut self, node: NodeId, attached: Attached) {
         let Attached { lane, data } = attached;
         let Ok(control) = Control::new(lane) else { return };
         {
@@ -151,7 +159,8 @@ impl Thread {
             return;
         }
         let began = Instant::now();
-        let mut is_refused = false;
+        let mut refused = String::new();
+        let said = &mut self.said;
         control.run(socket.as_deref(), |news| match news {
             News::Packet(Packet::Ready, _) => {
                 let name = self.mailbox.name().to_owned();
@@ -160,16 +169,27 @@ impl Thread {
             // Other ways to the service stay. The name may belong to a process that is about to end, and a policy may
             // change: the monitor is asked again.
             News::Packet(Packet::Exported { reason, .. }, _) => {
-                is_refused = !reason.is_empty();
-                if is_refused {
+                if !reason.is_empty() {
                     control.end();
                 }
+                // It is asked every second.
+                if reason != *said {
+                    let name = self.mailbox.name();
+                    (self.report.0)(&match reason.is_empty() {
+                        true => format!("service {name} can be reached by circuits now"),
+                        false => format!(
+                            "service {name} cannot be reached by circuits: monitor {node}: {reason}"
+                        ),
+                    });
+                    said.clone_from(&reason);
+                }
+                refused = reason;
             }
             news => self.mailbox.put_news(&control, news),
         });
         self.shared.lock().control = None;
         let link_is_gone = News::Lost("the monitor does not export the service".to_owned());
-        if is_refused {
+        if !refused.is_empty() {
             self.mailbox.put_news(&control, link_is_gone);
         }
         // A monitor that ends the link at once is not asked again and again.

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
 use corewire_layout::circuit::{Hop, Label, lines_of};
+use corewire_os::report::Report;
 
 pub(crate) use self::binding::{Acceptance, hello};
 use self::circuits::Owned;
@@ -143,6 +144,7 @@ pub struct Serve {
     clients_max: usize,
     bind_within: Duration,
     monitor: Option<MonitorAt>,
+    report: Report,
 }
 
 impl Default for Serve {
@@ -152,6 +154,7 @@ impl Default for Serve {
             clients_max: 1024,
             bind_within: Duration::from_secs(10),
             monitor: Some(MonitorAt::default()),
+            report: Report::standard_error(),
         }
     }
 }
@@ -174,6 +177,14 @@ impl Serve {
     /// goes there as soon as the monitor runs. Default: [`MonitorAt::default`].
     pub fn monitor(mut self, monitor: Option<MonitorAt>) -> Self {
         self.monitor = monitor;
+        self
+    }
+
+    /// Calls `report` with a sentence when something happens that does not end the service, and that its users should know:
+    /// the monitor's policy does not let it be reached by circuits, or does again. Any thread may call it. By default the
+    /// sentence is written to standard error.
+    pub fn report(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.report = Report(Arc::new(report));
         self
     }
 
@@ -247,6 +258,9 @@ impl ServerCore {
         if name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(ServeError::NameTooLong { asked: name.len() });
         }
+        if let Some(Err(text)) = serve.monitor.as_ref().map(MonitorAt::check) {
+            return Err(ServeError::MonitorVariable(text));
+        }
         // The name is taken first: its errors say what is wrong with it.
         let listener = domain.listener(name)?;
         // Two more: the monitor, and one that has started again before the first is forgotten.
@@ -258,7 +272,7 @@ impl ServerCore {
         let exporter = match serve.monitor {
             Some(at) => {
                 let (mailbox, connector) = (Arc::clone(&mailbox), endpoint.connector());
-                Some(Exporter::start(domain, at, mailbox, connector)?)
+                Some(Exporter::start(domain, at, mailbox, connector, serve.report)?)
             }
             None => None,
         };

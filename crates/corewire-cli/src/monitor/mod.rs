@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     let domain = access::open_domain_with(args.access.clone())?;
     let node = NodeId::new(args.number).ok_or_else(|| Failure::usage("no such number"))?;
-    let mut options = Options::new(node);
+    let mut options = Options::new(node).report(|text| output::note(text));
     options.poll = Duration::from_nanos(args.poll_ns);
     if let Some(file) = &args.policy {
         options.policy = policy::read(file)?;

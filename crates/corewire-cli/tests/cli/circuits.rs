@@ -164,12 +164,15 @@ fn mistakes_are_named() {
     scratch.run("routes ring").expect_line(1, "no monitor runs in the domain");
     scratch.run("monitor --number 256").expect_line(2, "\"256\" is no number from 0 to 255");
     let _monitors = start(&scratch, [200]);
-    scratch.run("monitor --number 200").expect_line(1, "monitor.200");
+    scratch.run("monitor --number 200").expect_line(1, "monitor 200 runs already: it is process");
     scratch
         .run("routes ring --monitors 200,200")
         .expect_line(2, "monitor 200 is in the table twice");
     scratch.run("routes via 200 201 200").expect_line(2, "leads through 200");
     scratch.run("circuits --monitor 7").expect_line(1, "monitor 7 does not run");
+    scratch.run("routes via 200 7 201").expect_line(1, "monitor 7 does not run");
+    scratch.run("routes ring --monitors 200,8").expect_line(1, "monitor 8 does not run");
+    scratch.run("routes fat-tree --monitors 9,200").expect_line(1, "monitor 9 does not run");
     let missing = scratch.run("call nobody add --driver circuit --timeout 0.1 null");
     assert!(missing.errors.contains("nobody"), "{}", missing.errors);
 }
@@ -280,8 +283,11 @@ fn other_users_reach_what_the_policy_file_says() {
     call(12345, add).expect_line(1, reason);
     let other = "call --owner 0 other add --driver circuit [{\"left\":6,\"right\":7}]";
     call(65534, other).expect_line(1, "no rule of the monitor lets user 65534 reach other");
-    let asked = call(65534, "circuits --owner 0");
-    assert!(asked.errors.contains("only the monitor's own user may ask it"), "{}", asked.errors);
+    for asking in ["circuits --owner 0", "routes show --owner 0", "routes show --json --owner 0"] {
+        let asked = call(65534, asking);
+        asked.expect_line(1, "monitor 200 refuses: only the monitor's own user may ask it");
+        assert!(!asked.text().contains("no monitor"), "{}", asked.text());
+    }
     // The owner's other processes follow the rule that stays with the directory.
     let _sender = Killed(Some(Running::start(
         scratch.command("send prices --lines --wait-receivers 1").stdin(Stdio::piped()),

@@ -49,6 +49,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use corewire_os::locked::{LockedFile, SharedLock};
+use corewire_os::report::Tell;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -193,9 +194,6 @@ pub(crate) fn failed<'a>(
         errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }
 }
-
-/// Is told in a sentence what happens to the file that its users should know.
-pub(crate) type Tell = dyn Fn(&str) + Send + Sync;
 
 /// Opens a file and takes its lock; `None` if another open of it has it.
 fn open_locked(path: &Path) -> Result<Option<LockedFile>, LogFileError> {

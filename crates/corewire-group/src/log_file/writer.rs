@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use corewire::OsError;
 use corewire_os::locked::SharedLock;
 use corewire_os::process;
+use corewire_os::report::Tell;
 
 use crate::error::GroupError;
 use crate::frame::Command;
 use crate::kept::Snapshot;
-use crate::log_file::{LogFile, LogFileError, Tell};
+use crate::log_file::{LogFile, LogFileError};
 use crate::replica::{Entry, Publication};
 
 /// How long there must be nothing to write before the header is brought to the disk, too.

@@ -99,7 +99,7 @@ pub struct Constant {
 
 /// The value of a constant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither true or false nor an integer of 64 bits nor a text")]
 pub enum ConstantValue {
     /// `true` or `false`.
     Bool(bool),
@@ -216,7 +216,7 @@ pub struct Meta {
 
 /// The value of an annotation's parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither a number from 0 to 2^64 - 1 nor a name")]
 pub enum MetaValue {
     /// A number.
     Number(u64),
