@@ -9,7 +9,7 @@ use std::process::Stdio;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
-use crate::scratch::{Finished, Running, Scratch, noise};
+use crate::scratch::{Finished, Running, Scratch, eventually, noise};
 
 fn serve(scratch: &Scratch, args: &str, command: &[&str]) -> Running {
     Running::start_unread(scratch.command(&format!("serve {args} --")).args(command))
@@ -26,15 +26,11 @@ fn call(scratch: &Scratch, args: &str, request: &[u8]) -> Finished {
     start_call(scratch, args, request).finish()
 }
 
-/// A pipe in the file system, from which `cat` reads until a test has opened and closed it.
+/// A pipe in the file system, from which `cat` reads.
 fn pipe(scratch: &Scratch) -> PathBuf {
     let path = scratch.temporary().join("pipe");
     mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
     path
-}
-
-fn open(pipe: &PathBuf) {
-    drop(File::options().write(true).open(pipe).unwrap());
 }
 
 /// Ends a server by a signal.
@@ -114,7 +110,7 @@ fn a_call_ends_when_its_time_has_passed() {
     let server = serve(&scratch, "late", &["cat", &pipe.to_string_lossy()]);
     let late = call(&scratch, "late --timeout 0.05", b"x");
     late.expect_line(1, "no reply of late within 0.05 s");
-    open(&pipe);
+    // Nobody waits for the command any more.
     end(server);
     // One that does not exist replies as little.
     call(&scratch, "nobody --timeout 0.05", b"x").expect_line(1, "no reply of nobody within");
@@ -150,4 +146,61 @@ fn a_call_learns_that_its_server_died() {
     waiting.finish().expect_line(3, "mortal died before it replied");
     drop(writer);
     server.finish();
+}
+
+/// Waits until no process holds the other end of a pipe that is open for writing.
+fn await_reader_gone(writer: &mut File) {
+    eventually(|| writer.write_all(b"\n").is_err());
+}
+
+#[test]
+fn a_command_that_goes_too_far_is_ended_with_all_that_it_has_started() {
+    let scratch = Scratch::new("serve-limits");
+    let pipe = pipe(&scratch);
+    // Another process of the command reads the pipe.
+    let script = format!(
+        "read -r word; case $word in late) cat {} & wait;; long) cat {} & yes;; *) echo $word;; esac",
+        pipe.display(),
+        pipe.display()
+    );
+    let server =
+        serve(&scratch, "far --jobs 3 --timeout 0.5 --largest 100K", &["sh", "-c", &script]);
+    for word in ["late\n", "long\n"] {
+        let waiting = start_call(&scratch, "far", word.as_bytes());
+        let mut writer = File::options().write(true).open(&pipe).unwrap();
+        waiting.finish().expect_line(1, "far dropped the request without a reply");
+        await_reader_gone(&mut writer);
+    }
+    let long = call(&scratch, "far", &noise(102_401));
+    long.expect_line(1, "far dropped the request without a reply");
+    assert_eq!(call(&scratch, "far", b"fine\n").text(), "fine\n");
+    let said = end(server).errors;
+    assert!(said.contains("ended after 0.5 s (--timeout)"), "{said}");
+    assert!(said.contains("ended: its reply is longer than 100 KiB (--largest)"), "{said}");
+    assert!(said.contains("are more than 100 KiB (--largest); not run"), "{said}");
+    scratch.run("serve none --timeout 0 -- cat").expect_line(2, "0.001");
+    scratch.run("serve none --largest 1T -- cat").expect_line(2, "unknown unit");
+}
+
+#[test]
+fn a_command_ends_whose_caller_has_gone() {
+    let scratch = Scratch::new("serve-gone");
+    let pipe = pipe(&scratch);
+    let script = format!("read -r word; test $word = short || cat {}; echo", pipe.display());
+    let server = serve(&scratch, "gone --jobs 1", &["sh", "-c", &script]);
+    for signal in [Signal::KILL, Signal::TERM] {
+        let waiting = start_call(&scratch, "gone", b"long\n");
+        let mut writer = File::options().write(true).open(&pipe).unwrap();
+        // These wait: the only job is taken. The second one has gone before its turn.
+        let next = start_call(&scratch, "gone", b"short\n");
+        let second = start_call(&scratch, "gone", b"long\n");
+        second.signal(signal);
+        second.finish();
+        waiting.signal(signal);
+        waiting.finish();
+        await_reader_gone(&mut writer);
+        assert_eq!(next.finish().text(), "\n");
+    }
+    let said = end(server).errors;
+    assert_eq!(said.matches("ended: its caller has gone").count(), 2, "{said}");
 }

@@ -1,28 +1,34 @@
 //! `corewire serve`: each request to the standard input of a command, whose output is the reply.
 
+mod command;
+
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use corewire::{
-    ChannelName, Endpoint, Interrupter, MessageError, OwedReply, OwnedMessage, Request,
+    ChannelName, Endpoint, Event, Interrupter, MessageError, OwedReply, OwnedMessage, Peer,
+    Selector,
 };
+use corewire_os::event::Bell;
 
+use crate::call::seconds;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::{access, output, units};
+use command::{Commands, shown};
 
 const EXAMPLES: &str = "\
 Examples:
   corewire serve upper -- tr a-z A-Z
   echo hello | corewire call upper
-  corewire serve sum --jobs 1 -- sh -c 'sha256sum | cut -d\" \" -f1'\n\
+  corewire serve sum --jobs 1 --timeout 10 --largest 1M -- sh -c 'sha256sum | cut -d\" \" -f1'\n\
 \n\
 The command is run once for each request. It reads the request from its standard input \
 and writes the reply to its standard output; its standard error is that of serve. Its \
@@ -30,7 +36,9 @@ environment variable COREWIRE_PEER is the name of the endpoint that sent the req
 The reply is sent when the command has ended and nothing that it started has its \
 standard output open. \
 If the command fails (an exit code other than 0, or a signal), the call ends with an \
-error, and standard error says why.\n\
+error, and standard error says why. So it does if the command runs for longer than \
+--timeout, if its reply or the request is longer than --largest, and if its caller has \
+gone: then the command and what it has started get a TERM, and a KILL after a second.\n\
 \n\
 INT, TERM or HUP ends serve after the commands that run have ended and their replies \
 have been sent; a second signal ends it at once, and leaves them running.\n\
@@ -47,6 +55,12 @@ pub(crate) struct Args {
     /// Run up to N commands at the same time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// End a command that runs for longer than SECONDS, from 0.001 to 1000000 [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Maximum bytes of a request and of a reply
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = units::message_bytes)]
+    largest: usize,
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -54,6 +68,7 @@ pub(crate) struct Args {
 
 /// What came of a request.
 struct Outcome {
+    number: u64,
     owed: OwedReply,
     reply: Result<Vec<u8>, String>,
 }
@@ -74,37 +89,64 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     signals.end()
 }
 
+/// A tag that no message has.
+const NO_TAG: u64 = u64::MAX;
+
+/// The commands that run: for whom, and how they are told that their caller has gone.
+#[derive(Default)]
+struct Jobs {
+    running: HashMap<u64, (Peer, Arc<Bell>)>,
+    begun: u64,
+    /// Callers of which requests may be left.
+    gone: HashSet<Peer>,
+}
+
 /// Serves until a signal is caught.
 fn serve(args: &Args, mut endpoint: Endpoint, signals: &Signals) -> Result<(), Failure> {
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     let jobs_max = args.jobs.map_or_else(processors, usize::from);
+    let commands = Arc::new(Commands {
+        words: args.command.clone(),
+        timeout: args.timeout,
+        bytes_max: args.largest,
+    });
     let (done, outcomes) = channel();
-    let mut jobs = 0;
+    let mut jobs = Jobs::default();
     let mut is_ending = false;
     loop {
-        jobs -= reply_to_all(&mut endpoint, &outcomes);
+        reply_to_all(&mut endpoint, &outcomes, &mut jobs);
         if signals.caught().is_some() {
-            if jobs == 0 {
+            if jobs.running.is_empty() {
                 break;
             }
             if !is_ending {
-                let commands = units::counted(jobs, "command", "commands");
+                let commands = units::counted(jobs.running.len(), "command", "commands");
                 output::note(format!(
                     "waiting for {commands} to end; a second signal ends at once"
                 ));
             }
             is_ending = true;
         }
-        let waited = if is_ending || jobs == jobs_max {
-            // Sends what waits for room, until it is interrupted.
-            endpoint.completions(&mut Vec::new(), 1).map(|_| ())
+        let event = if is_ending || jobs.running.len() == jobs_max {
+            // Sends what waits for room, too, until it is interrupted.
+            endpoint.receive_event_into(Selector::tag(NO_TAG), &mut []).map(|event| match event {
+                Event::Gone { peer, .. } => {
+                    jobs.gone.insert(peer);
+                    jobs.end_those_of(peer);
+                }
+                Event::Came(_) | Event::Received(_) => {}
+            })
         } else {
-            endpoint.receive_request().map(Request::detach).map(|(owed, request)| {
-                begin(args, &endpoint, owed, request, done.clone());
-                jobs += 1;
+            next_request(&mut endpoint, &mut jobs).map(|event| match event {
+                Event::Received((owed, _)) if jobs.gone.contains(&owed.source()) => {}
+                Event::Received((owed, request)) => {
+                    begin(&commands, &endpoint, &mut jobs, (owed, request), done.clone());
+                }
+                Event::Gone { peer, .. } => jobs.end_those_of(peer),
+                Event::Came(_) => {}
             })
         };
-        match waited {
+        match event {
             Ok(()) | Err(MessageError::Interrupted) => {}
             Err(error) => return Err(error.into()),
         }
@@ -118,11 +160,33 @@ fn serve(args: &Args, mut endpoint: Endpoint, signals: &Signals) -> Result<(), F
     }
 }
 
-/// Sends the replies that are there. Returns how many commands have ended.
-fn reply_to_all(endpoint: &mut Endpoint, outcomes: &Receiver<Outcome>) -> usize {
-    let mut count = 0;
-    for Outcome { owed, reply } in outcomes.try_iter() {
-        count += 1;
+/// Waits for a request, or for a caller to go.
+fn next_request(
+    endpoint: &mut Endpoint,
+    jobs: &mut Jobs,
+) -> Result<Event<(OwedReply, OwnedMessage)>, MessageError> {
+    if !jobs.gone.is_empty() {
+        match endpoint.try_receive_request_event()? {
+            Some(event) => return Ok(event),
+            // No request is left of those that went while none was received.
+            None => jobs.gone.clear(),
+        }
+    }
+    endpoint.receive_request_event()
+}
+
+impl Jobs {
+    /// Nobody waits for the replies of these commands.
+    fn end_those_of(&self, peer: Peer) {
+        let of_it = self.running.values().filter(|(caller, _)| *caller == peer);
+        of_it.for_each(|(_, gone)| gone.ring());
+    }
+}
+
+/// Sends the replies that are there.
+fn reply_to_all(endpoint: &mut Endpoint, outcomes: &Receiver<Outcome>, jobs: &mut Jobs) {
+    for Outcome { number, owed, reply } in outcomes.try_iter() {
+        jobs.running.remove(&number);
         match reply {
             Ok(reply) => {
                 // Any other error means that the caller has gone.
@@ -134,23 +198,30 @@ fn reply_to_all(endpoint: &mut Endpoint, outcomes: &Receiver<Outcome>) -> usize 
             Err(error) => output::note(error),
         }
     }
-    count
 }
 
 /// Runs the command for a request, in a thread that reports its end to `done`.
 fn begin(
-    args: &Args,
+    commands: &Arc<Commands>,
     endpoint: &Endpoint,
-    owed: OwedReply,
-    request: OwnedMessage,
+    jobs: &mut Jobs,
+    (owed, request): (OwedReply, OwnedMessage),
     done: Sender<Outcome>,
 ) {
-    let peer = endpoint.name_of(owed.source()).unwrap_or_default().to_owned();
+    let gone = match Bell::new() {
+        Ok(bell) => Arc::new(bell),
+        // Dropping what is owed tells the caller.
+        Err(error) => return output::note(error),
+    };
+    let (number, caller) = (jobs.begun, owed.source());
+    jobs.begun += 1;
+    jobs.running.insert(number, (caller, Arc::clone(&gone)));
+    let peer = endpoint.name_of(caller).unwrap_or_default().to_owned();
     let interrupter = endpoint.interrupter();
-    let command = args.command.clone();
-    let reporting = Reporting { done: Some((owed, done)), interrupter };
+    let commands = Arc::clone(commands);
+    let reporting = Reporting { number, done: Some((owed, done)), interrupter };
     // If no thread can be started, the job reports as it is dropped.
-    let job = move || reporting.report(run_command(&command, &peer, request));
+    let job = move || reporting.report(commands.run(&peer, request, &gone));
     if let Err(error) = thread::Builder::new().name("corewire-job".into()).spawn(job) {
         output::note(format!("cannot start a thread: {error}"));
     }
@@ -158,6 +229,7 @@ fn begin(
 
 /// Reports the end of a job, whatever happens to it.
 struct Reporting {
+    number: u64,
     done: Option<(OwedReply, Sender<Outcome>)>,
     interrupter: Interrupter,
 }
@@ -170,7 +242,7 @@ impl Reporting {
     fn end(&mut self, reply: Result<Vec<u8>, String>) {
         if let Some((owed, done)) = self.done.take() {
             // The server has ended if nobody receives it.
-            let _ = done.send(Outcome { owed, reply });
+            let _ = done.send(Outcome { number: self.number, owed, reply });
             self.interrupter.interrupt();
         }
     }
@@ -179,36 +251,6 @@ impl Reporting {
 impl Drop for Reporting {
     fn drop(&mut self) {
         self.end(Err("a request was dropped".into()));
-    }
-}
-
-/// Runs the command with `request` as its standard input. Returns its standard output.
-fn run_command(command: &[OsString], peer: &str, request: OwnedMessage) -> Result<Vec<u8>, String> {
-    let failed = |what: &str| format!("{} for a request of {peer}: {what}", shown(&command[0]));
-    let mut child = Command::new(&command[0])
-        .args(&command[1..])
-        .env("COREWIRE_PEER", peer)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // A terminal's Ctrl-C is for serve, which waits for its commands.
-        .process_group(0)
-        .spawn()
-        .map_err(|error| failed(&format!("cannot be run: {error}")))?;
-    if let Some(mut input) = child.stdin.take() {
-        // Not waited for: the command need not read everything, and what it has started may keep its input open. What is
-        // wrong with its input is the command's to say.
-        let write = move || drop(input.write_all(&request));
-        // If no thread can be started, its input is empty.
-        if let Err(error) = thread::Builder::new().name("corewire-input".into()).spawn(write) {
-            output::note(format!("cannot start a thread: {error}"));
-        }
-    }
-    let output = child.wait_with_output();
-    let output = output.map_err(|error| failed(&error.to_string()))?;
-    if output.status.success() {
-        Ok(output.stdout)
-    } else {
-        Err(failed(&output.status.to_string()))
     }
 }
 
@@ -223,8 +265,4 @@ fn is_program(program: &OsStr) -> bool {
     }
     let directories = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     std::env::split_paths(&directories).any(|directory| is_executable(&directory.join(program)))
-}
-
-fn shown(program: &OsStr) -> String {
-    units::printable(&program.to_string_lossy())
 }
