@@ -18,8 +18,8 @@ maximum; messages sent; how many messages the slowest receiver is behind, by its
 published cursor; the maximum length of a message; the memory of ring and payload;
 processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
 messages sent and received; bytes of unexpected messages (no receive call matches
-them yet), and the limit; the peer that sent most of these. A service is a name to
-which processes connect; its columns are the PID, the interface that it serves, and
+them yet), and the limit; the peer that sent most of these; whether a loan waits for a
+peer that has not released what it was sent. A service is a name to which processes connect; its columns are the PID, the interface that it serves, and
 the number of clients that are bound, - if it serves no interface or does not say
 within a second. Of a group each member has a line: its place and process; L if it
 leads and A if it accepts; the number of the view; entries that it knows to be decided;
@@ -35,7 +35,8 @@ receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
 joining (an array of processes); with --owner, receivers and lag_max are null.
 Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
-nothing is kept), copy_refusal (why it could not copy large messages from a peer's
+nothing is kept), loan_waits_for, loan_bytes and unreleased_bytes (the peer for which
+a loan of so many bytes waits, and what it had not released then; null), copy_refusal (why it could not copy large messages from a peer's
 memory, or null), memory_bytes. Services have name, pid, interface, hash (16
 hexadecimal digits, equal where two sides agree on all messages), bindings and
 clients: objects with the keys pid, uid, gid and driver. These are null if it serves no
@@ -88,6 +89,9 @@ struct Endpoint {
     kept_bytes: u64,
     budget_bytes: u64,
     most_kept_of: Option<String>,
+    loan_waits_for: Option<String>,
+    loan_bytes: Option<u64>,
+    unreleased_bytes: Option<u64>,
     copy_refusal: Option<String>,
     memory_bytes: u64,
 }
@@ -161,7 +165,11 @@ impl Endpoint {
         let sum = |of: fn(&corewire::PeerView) -> u64| view.peers.iter().map(of).sum();
         let most = view.peers.iter().filter(|peer| peer.kept_bytes > 0);
         let most = most.max_by_key(|peer| peer.kept_bytes).map(|peer| peer.name.clone());
+        let waits = view.peers.iter().find(|peer| peer.loan_waiting_bytes > 0);
         Self {
+            loan_waits_for: waits.map(|peer| peer.name.clone()),
+            loan_bytes: waits.map(|peer| peer.loan_waiting_bytes),
+            unreleased_bytes: waits.map(|peer| peer.unreleased_bytes),
             pid: view.pid,
             peers: view.peers.len(),
             peers_max: view.peers_max,
@@ -187,7 +195,15 @@ impl Endpoint {
             units::grouped(self.received_messages),
             format!("{}/{}", units::size(self.kept_bytes), units::size(self.budget_bytes)),
             self.most_kept_of.clone().unwrap_or_else(|| "-".to_owned()),
+            self.waits().unwrap_or_default(),
         ]
+    }
+
+    /// What it waits for.
+    fn waits(&self) -> Option<String> {
+        let (bytes, kept) = (units::size(self.loan_bytes?), units::size(self.unreleased_bytes?));
+        let peer = self.loan_waits_for.as_ref()?;
+        Some(format!("a loan of {bytes} waits: {peer} keeps {kept}"))
     }
 }
 
@@ -314,7 +330,7 @@ const CHANNELS: [(&str, bool); 8] = [
     ("", false),
 ];
 
-const ENDPOINTS: [(&str, bool); 7] = [
+const ENDPOINTS: [(&str, bool); 8] = [
     ("endpoint", false),
     ("pid", true),
     ("peers", true),
@@ -322,6 +338,7 @@ const ENDPOINTS: [(&str, bool); 7] = [
     ("received", true),
     ("kept", true),
     ("top peer", false),
+    ("", false),
 ];
 
 const MEMBERS: [(&str, bool); 9] = [

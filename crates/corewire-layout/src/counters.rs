@@ -131,17 +131,23 @@ pub enum PeerCounter {
     KeptMessages = 4,
     /// Payload bytes of these, with what each costs beside.
     KeptBytes = 5,
+    /// Bytes of the loan that waits for the peer to release messages, now; 0 if none does.
+    LoanWaiting = 6,
+    /// What the peer has not released of this endpoint's heap, in bytes, when that loan began to wait; 0 if none does.
+    Unreleased = 7,
 }
 
 impl PeerCounter {
     /// Every counter, in order, with its name for people.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::SentMessages, "sent_messages"),
         (Self::SentBytes, "sent_bytes"),
         (Self::ReceivedMessages, "received_messages"),
         (Self::ReceivedBytes, "received_bytes"),
         (Self::KeptMessages, "kept_messages"),
         (Self::KeptBytes, "kept_bytes"),
+        (Self::LoanWaiting, "loan_waiting_bytes"),
+        (Self::Unreleased, "unreleased_bytes"),
     ];
 }
 

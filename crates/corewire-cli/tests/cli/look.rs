@@ -336,3 +336,53 @@ fn a_domain_that_is_open_to_others_is_used_by_its_owner_as_before() {
     drop(input);
     sender.finish().expect_code(0);
 }
+
+#[test]
+fn ls_shows_for_whom_a_loan_waits() {
+    use corewire::{Domain, Selector};
+    let scratch = Scratch::new("loan-waits");
+    let domain = Domain::open_at(&scratch.runtime()).unwrap();
+    let mut camera = domain.endpoint("camera").create().unwrap();
+    let mut viewer = domain.endpoint("viewer").create().unwrap();
+    let peer = camera.peer("viewer").unwrap();
+    let row = || {
+        let all = scratch.run("ls --json").json();
+        let mut rows = all.as_array().unwrap().clone();
+        rows.retain(|row| row["name"] == "camera");
+        rows.remove(0)
+    };
+    // What the viewer grants grows with what it is asked for.
+    let (mut kept, mut refused) = (Vec::new(), 0);
+    while refused < 3 {
+        match camera.try_loan(peer, 2 << 20) {
+            Ok(image) if image.is_in_place() => {
+                camera.send_loan(image, 7).unwrap();
+                kept.push(viewer.receive(Selector::any()).unwrap());
+                refused = 0;
+            }
+            Ok(_) => {}
+            Err(_) => refused += 1,
+        }
+        // Asks, answers, hears the answer.
+        camera.progress().unwrap();
+        viewer.progress().unwrap();
+        camera.progress().unwrap();
+    }
+    assert_eq!(kept.len(), 3, "6 MiB");
+    assert_eq!(row()["loan_waits_for"], serde_json::Value::Null);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| camera.loan(peer, 2 << 20).unwrap().is_in_place());
+        eventually(|| row()["loan_waits_for"] == "viewer");
+        let found = row();
+        assert_eq!(found["loan_bytes"], 2 << 20);
+        assert_eq!(found["unreleased_bytes"], 6 << 20);
+        let text = scratch.run("ls").text().to_owned();
+        assert!(text.contains("a loan of 2 MiB waits: viewer keeps 6 MiB"), "{text}");
+        kept.remove(0);
+        while !waiting.is_finished() {
+            viewer.progress().unwrap();
+        }
+        assert!(waiting.join().unwrap());
+    });
+    assert_eq!(row()["loan_bytes"], serde_json::Value::Null);
+}

@@ -74,6 +74,10 @@ pub struct PeerView {
     pub kept_messages: u64,
     /// How much of the budget they use.
     pub kept_bytes: u64,
+    /// Bytes of the [loan](crate::Endpoint::loan) that waits for the peer to release messages; 0 if none does.
+    pub loan_waiting_bytes: u64,
+    /// How much of the endpoint's heap the peer had not released when that loan began to wait; 0 if none does.
+    pub unreleased_bytes: u64,
 }
 
 impl EndpointObserver {
@@ -123,6 +127,8 @@ impl EndpointObserver {
             received_bytes: of(*row, PeerCounter::ReceivedBytes),
             kept_messages: of(*row, PeerCounter::KeptMessages),
             kept_bytes: of(*row, PeerCounter::KeptBytes),
+            loan_waiting_bytes: of(*row, PeerCounter::LoanWaiting),
+            unreleased_bytes: of(*row, PeerCounter::Unreleased),
         });
         let rows = (0u32..).take(usize::try_from(header.sizes.peers_max()).unwrap_or(0));
         EndpointView {

@@ -217,11 +217,14 @@ impl Endpoint {
             is_in_place,
             is_begun: false,
         };
-        self.wait_for(patience, None, Some(room), |endpoint, _| endpoint.find_loan(peer, bytes))
-            .map_err(|error| match error {
-                MessageError::Timeout { .. } => MessageError::Timeout { after: after(patience) },
-                other => other,
-            })?
+        self.engine.transport_mut().show_waiting_loan(peer.row(), bytes as u64);
+        let end = self
+            .wait_for(patience, None, Some(room), |endpoint, _| endpoint.find_loan(peer, bytes));
+        self.engine.transport_mut().show_waiting_loan(peer.row(), 0);
+        end.map_err(|error| match error {
+            MessageError::Timeout { .. } => MessageError::Timeout { after: after(patience) },
+            other => other,
+        })?
     }
 
     /// A loan, if there is one now.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use corewire_endpoint::{Envelope, Source};
-use corewire_layout::counters::EndpointCounter;
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_ring::pair::{Lending, LentBlock};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_transfer::Remote;
@@ -136,6 +136,13 @@ impl PairRings {
             self.pairs.count(EndpointCounter::Nacks);
         }
         lent
+    }
+
+    /// Shows observers that a loan of `bytes` bytes waits for the peer of `row` to release messages; 0 that none does.
+    pub(in crate::path::endpoint) fn show_waiting_loan(&mut self, row: u32, bytes: u64) {
+        let unreleased = if bytes == 0 { 0 } else { self.pairs.spent(row) };
+        self.pairs.set_peer_counter(row, PeerCounter::LoanWaiting, bytes);
+        self.pairs.set_peer_counter(row, PeerCounter::Unreleased, unreleased);
     }
 
     /// Takes back a loan that was not sent.
