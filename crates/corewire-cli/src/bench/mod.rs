@@ -8,6 +8,7 @@ mod circuit;
 mod collective;
 mod death;
 mod endpoint;
+mod fields;
 mod interface;
 mod large;
 mod latency;
@@ -39,20 +40,20 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Time from one process to another, compared with a bare cache line.
-    #[command(after_help = "Example:\n  corewire bench latency --bytes 48 --json")]
+    #[command(after_help = fields::help("latency --bytes 48 --json", fields::LATENCY))]
     Latency(Options),
     /// Time from one process to another, compared with ZIMP as published.
-    #[command(after_help = "Example:\n  corewire bench zimp --bytes 48 --json")]
+    #[command(after_help = fields::help("zimp --bytes 48 --json", fields::ZIMP))]
     Zimp(Options),
     /// Messages and bytes per second to one receiver, compared with a bare loop.
-    #[command(after_help = "Example:\n  corewire bench stream --bytes 4096")]
+    #[command(after_help = fields::help("stream --bytes 4096 --json", fields::STREAM))]
     Stream(Options),
     /// Messages and bytes per second to several receivers, compared with a bare loop.
-    #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
+    #[command(after_help = fields::help("fan-out --receivers 3 --bytes 48 --json", fields::STREAM))]
     FanOut(Options),
     /// Endpoints: 8 bytes one way through a matched receive, compared with a bare cache line; empty
     /// polls, silent peers, messages back to back, 64 senders.
-    #[command(after_help = "Example:\n  corewire bench endpoint --json")]
+    #[command(after_help = fields::help("endpoint --json", fields::ENDPOINT))]
     Endpoint {
         #[command(flatten)]
         options: Options,
@@ -62,10 +63,10 @@ enum What {
         quick: bool,
     },
     /// Circuits: calls through one, two and three monitors, compared with a direct ring.
-    #[command(after_help = "Example:\n  corewire bench circuit --json")]
+    #[command(after_help = fields::help("circuit --json", fields::CIRCUIT))]
     Circuit(Options),
     /// Collective calls among the members of a group, compared with a bare cache line.
-    #[command(after_help = "Example:\n  corewire bench collective --members 2 --json")]
+    #[command(after_help = fields::help("collective --members 2 --json", fields::COLLECTIVE))]
     Collective {
         #[command(flatten)]
         options: Options,
@@ -76,29 +77,29 @@ enum What {
     },
     /// Generated calls: compared with the same bytes exchanged by hand, and with a socket; ten types of messages
     /// over each driver.
-    #[command(after_help = "Example:\n  corewire bench interface --json")]
+    #[command(after_help = fields::help("interface --json", fields::INTERFACE))]
     Interface(Options),
     /// Large messages between endpoints: copied by both sides at once, by the receiver, and through cells.
-    #[command(after_help = "Example:\n  corewire bench large --json")]
+    #[command(after_help = fields::help("large --json", fields::LARGE))]
     Large(Options),
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
-    #[command(after_help = "Example:\n  corewire bench policy --json")]
+    #[command(after_help = fields::help("policy --json", fields::POLICY))]
     Policy(Options),
     /// Streaming as one of several senders, compared with a bare loop of compare-and-swaps.
-    #[command(after_help = "Example:\n  corewire bench shared --json")]
+    #[command(after_help = fields::help("shared --json", fields::SHARED))]
     Shared(Options),
     /// Time to wake a sleeping receiver, compared with a bare futex.
-    #[command(after_help = "Example:\n  corewire bench wake --json")]
+    #[command(after_help = fields::help("wake --json", fields::WAKE))]
     Wake(Options),
     /// Time until a survivor learns of a death, compared with a bare process descriptor.
-    #[command(after_help = "Example:\n  corewire bench death --json")]
+    #[command(after_help = fields::help("death --json", fields::DEATH))]
     Death(Options),
     /// The processor time that three idle receivers use.
-    #[command(after_help = "Example:\n  corewire bench idle --json")]
+    #[command(after_help = fields::help("idle --json", fields::IDLE))]
     Idle(Options),
     /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
     /// turn.
-    #[command(after_help = "Example:\n  corewire bench top --rounds 100 --json")]
+    #[command(after_help = fields::help("top --rounds 100 --json", fields::TOP))]
     Top(Options),
     /// A worker of a benchmark.
     #[command(hide = true)]
@@ -113,6 +114,27 @@ impl What {
             Self::Collective { members, .. } => (Places::Beside, usize::from(*members) - 1),
             Self::Death(_) | Self::Idle(_) | Self::Top(_) => (Places::Anywhere, 1),
             _ => (Places::Beside, 1),
+        }
+    }
+
+    /// The keys that it measures.
+    const fn fields(&self) -> fields::Fields {
+        match self {
+            Self::Latency(_) => fields::LATENCY,
+            Self::Zimp(_) => fields::ZIMP,
+            Self::Stream(_) | Self::FanOut(_) => fields::STREAM,
+            Self::Endpoint { .. } => fields::ENDPOINT,
+            Self::Circuit(_) => fields::CIRCUIT,
+            Self::Collective { .. } => fields::COLLECTIVE,
+            Self::Interface(_) => fields::INTERFACE,
+            Self::Large(_) => fields::LARGE,
+            Self::Policy(_) => fields::POLICY,
+            Self::Shared(_) => fields::SHARED,
+            Self::Wake(_) => fields::WAKE,
+            Self::Death(_) => fields::DEATH,
+            Self::Idle(_) => fields::IDLE,
+            Self::Top(_) => fields::TOP,
+            Self::Peer { .. } => &[],
         }
     }
 
@@ -171,6 +193,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     args.what.check_processors(processors.len())?;
     let (places, workers) = args.what.places();
     let watch = Watch::start(places.cores(&processors, workers))?;
+    let fields = args.what.fields();
     let (options, mut report) = match args.what {
         What::Latency(options) => (options.clone(), latency::run(&options)?),
         What::Zimp(options) => (options.clone(), zimp::run(&options)?),
@@ -199,6 +222,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Peer { .. } => return Ok(()),
     };
     watch.stop()?.describe(&mut report);
+    fields::check(&report, fields)?;
     if options.json {
         println!("{}", report.to_json());
     } else {

@@ -100,6 +100,43 @@ fn the_benchmark_of_interfaces_has_a_key_for_each_figure() {
     }
 }
 
+/// A run compares its keys with those of `--help`, and each is the key of one figure.
+#[test]
+fn benchmarks_have_the_keys_that_help_lists() {
+    if allowed().unwrap().len() < 2 {
+        eprintln!("skipped: one processor");
+        return;
+    }
+    let scratch = Scratch::new("bench-keys");
+    for bench in [
+        "latency",
+        "zimp",
+        "stream --copy",
+        "stream --bytes 1048576",
+        "fan-out --receivers 2",
+        "endpoint --quick",
+        "collective",
+        "shared",
+        "wake",
+        "policy",
+    ] {
+        let done = scratch.run(&format!("bench {bench} --rounds 3 --json"));
+        done.expect_code(0);
+        let help = scratch.run(&format!("bench {} --help", bench.split(' ').next().unwrap()));
+        let is_listed = |key: &str| {
+            let words = help.text().lines().filter_map(|line| line.strip_prefix("  "));
+            words.clone().any(|line| line.split(' ').next() == Some(key))
+        };
+        for key in done.json().as_object().unwrap().keys() {
+            // What stands for several keys is not looked for here.
+            let name = key.trim_end_matches("_min").trim_end_matches("_max");
+            let has_parts =
+                ["after_", "_8", "_65536", "barrier"].iter().any(|part| key.contains(part));
+            assert!(is_listed(name) || has_parts, "{bench}: {key} is not in {}", help.text());
+        }
+    }
+}
+
 #[test]
 fn a_benchmark_that_needs_two_processors_says_so_on_one() {
     let scratch = Scratch::new("bench-one-processor");

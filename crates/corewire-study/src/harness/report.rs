@@ -26,8 +26,18 @@ pub struct Report {
 
 impl Report {
     /// Adds a key.
+    ///
+    /// # Panics
+    /// The report has that key already.
+    #[track_caller]
     pub fn value(&mut self, key: &str, value: impl Into<Value>) {
-        self.values.insert(key.to_owned(), value.into());
+        let before = self.values.insert(key.to_owned(), value.into());
+        assert!(before.is_none(), "{key} is the key of two figures");
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
     }
 
     /// Adds a line.

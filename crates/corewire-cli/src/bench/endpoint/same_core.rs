@@ -45,7 +45,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     let [baseline, found] = [0, 1].map(|block| blocks.median(block));
     report.figure("same_core_seqpacket_ns", "one core, SEQPACKET, round trip", baseline, "ns");
     report.figure("same_core_ns", "one core, round trip", found, "ns");
-    report.ratio("one core to the socket of the same round", &blocks.ratios(1, 0));
+    let words = "one core to the socket of the same round";
+    report.spread_with_line("same_core_ratio", words, &blocks.ratios(1, 0));
     endpoint.close()?;
     Ok(crew.finish()?)
 }
