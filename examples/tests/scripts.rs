@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,4 +81,22 @@ fn a_run_that_a_signal_ends_has_failed() {
         assert!(output.contains("FAILED   tests\n") && !output.contains("all passed"), "{output}");
         fs::remove_dir_all(place).unwrap();
     }
+}
+
+#[test]
+fn a_test_program_that_does_not_end_says_where_it_waits() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/limited");
+    let mut command = Command::new("bash");
+    command.arg(&script).args(["sh", "-c", "sleep 1000 & wait"]).env("COREWIRE_TEST_LIMIT", "1");
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(done.status.signal(), Some(9));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("have not ended within 1 s"), "{said}");
+    // What it has started, too, has ended: it would have kept the output open.
+    assert!(said.contains("sh -c sleep 1000 & wait") && said.contains(": sleep 1000"), "{said}");
+    assert!(said.contains("sigsuspend") || said.contains("waits in the kernel"), "{said}");
+
+    let mut command = Command::new("bash");
+    let done = command.arg(&script).args(["sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!((done.status.code(), &done.stderr[..]), (Some(7), &b""[..]));
 }

@@ -11,7 +11,7 @@ use crate::desk::Serving;
 use crate::scratch::{Running, Scratch, eventually};
 
 /// A process that is killed at the end of its test.
-pub(crate) struct Killed(Option<Running>);
+pub(crate) struct Killed(pub(crate) Option<Running>);
 
 impl Drop for Killed {
     fn drop(&mut self) {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
+use crate::circuits::Killed;
 use crate::scratch::{Finished, Running, Scratch, eventually};
 
 /// A user that is not root, as whom the commands run if root runs the tests.
@@ -229,7 +230,7 @@ fn what_is_written_takes_the_place_of_nothing_but_a_regular_file() {
             monitor.uid(user).gid(user);
         }
         monitor.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let monitor = Running::start(&mut monitor);
+        let _monitor = Killed(Some(Running::start(&mut monitor)));
         eventually(|| someone.run("routes show --json", Path::new("")).status.success());
         for words in commands {
             let reads_too = words.starts_with("idl format");
@@ -287,7 +288,5 @@ fn what_is_written_takes_the_place_of_nothing_but_a_regular_file() {
                 assert!(strange.is_empty(), "{what}: {strange:?}");
             }
         }
-        monitor.signal(rustix::process::Signal::TERM);
-        monitor.finish();
     }
 }

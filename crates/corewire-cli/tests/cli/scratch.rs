@@ -1,13 +1,15 @@
 //! A place for one test, and processes in it.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Once};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Once, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Bytes of the note of one who waits for a channel.
@@ -78,8 +80,8 @@ impl Drop for Scratch {
 /// A process whose output is being read.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    output: Option<JoinHandle<Vec<u8>>>,
-    errors: JoinHandle<Vec<u8>>,
+    output: Option<mpsc::Receiver<Vec<u8>>>,
+    errors: mpsc::Receiver<Vec<u8>>,
 }
 
 /// A process that has ended.
@@ -128,6 +130,7 @@ impl Running {
     }
 
     /// Waits for its end; what is left of its output is read.
+    #[track_caller]
     pub(crate) fn finish(mut self) -> Finished {
         let output = self.output.take().or_else(|| self.child.stdout.take().map(read_all));
         let mut status = None;
@@ -135,8 +138,8 @@ impl Running {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        let output = output.map(|reader| reader.join().unwrap()).unwrap_or_default();
-        let errors = String::from_utf8(self.errors.join().unwrap()).unwrap();
+        let output = output.map(|reader| all_of(&reader)).unwrap_or_default();
+        let errors = String::from_utf8(all_of(&self.errors)).unwrap();
         Finished { status: status.unwrap(), output, errors }
     }
 }
@@ -168,19 +171,42 @@ impl Finished {
     }
 }
 
-fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+fn read_all(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (send, all_of_it) = mpsc::channel();
     thread::spawn(move || {
         let mut all = Vec::new();
         from.read_to_end(&mut all).unwrap();
-        all
-    })
+        let _ = send.send(all);
+    });
+    all_of_it
+}
+
+#[track_caller]
+fn all_of(reader: &mpsc::Receiver<Vec<u8>>) -> Vec<u8> {
+    let all = reader.recv_timeout(PATIENCE);
+    all.expect("a process that has ended has left one that keeps its output open")
 }
 
 /// The next line.
-pub(crate) fn line(from: &mut BufReader<impl Read>) -> String {
-    let mut line = String::new();
-    from.read_line(&mut line).unwrap();
-    line
+#[track_caller]
+pub(crate) fn line(from: &mut BufReader<impl Read + AsFd>) -> String {
+    let (mut line, limit) = (Vec::new(), Timespec::try_from(PATIENCE).unwrap());
+    while line.last() != Some(&b'\n') {
+        if from.buffer().is_empty() {
+            let came = poll(&mut [PollFd::new(from.get_ref(), PollFlags::IN)], Some(&limit));
+            let so_far = String::from_utf8_lossy(&line);
+            assert_eq!(came, Ok(1), "no line came within {PATIENCE:?}, only {so_far:?}");
+        }
+        let buffer = from.fill_buf().unwrap();
+        let length =
+            buffer.iter().position(|byte| *byte == b'\n').map_or(buffer.len(), |at| at + 1);
+        if length == 0 {
+            break;
+        }
+        line.extend_from_slice(&buffer[..length]);
+        from.consume(length);
+    }
+    String::from_utf8(line).unwrap()
 }
 
 /// Looks until `is_so`.

@@ -52,7 +52,7 @@ impl Communicator {
 
 /// The endpoint of a member's communicator with these members, which `key` tells.
 pub(crate) fn name_with(group: &str, place: u8, key: u64) -> String {
-    format!("{}.with.{key:x}", name_of(group, place))
+    format!("{}.with.{key}", name_of(group, place))
 }
 
 /// Tells members in their order from others: their lives are random numbers. A view's number would not do: while the

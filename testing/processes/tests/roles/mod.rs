@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, RECORD_BYTES};
 use rustix::process::{Pid, Signal, kill_process};
@@ -58,6 +59,13 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Far more than a role takes to say something: a test that waits longer fails, and says where, instead of hanging.
+/// `COREWIRE_TEST_LIMIT` is for runs that are longer.
+fn patience() -> Duration {
+    let given = std::env::var("COREWIRE_TEST_LIMIT").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(600))
 }
 
 /// A running role; killed when dropped.
@@ -133,7 +141,7 @@ impl Role {
     }
 
     /// The next line it prints, if one comes within `time`: `Some(None)` at its end.
-    pub(crate) fn line_within(&mut self, time: std::time::Duration) -> Option<Option<String>> {
+    pub(crate) fn line_within(&mut self, time: Duration) -> Option<Option<String>> {
         match self.lines.recv_timeout(time) {
             Ok(line) => Some(Some(line)),
             Err(mpsc::RecvTimeoutError::Disconnected) => Some(None),
@@ -142,11 +150,17 @@ impl Role {
     }
 
     /// The next line that it prints; `None` at the end of its output.
+    #[track_caller]
     pub(crate) fn line(&mut self) -> Option<String> {
-        self.lines.recv().ok()
+        let patience = patience();
+        match self.line_within(patience) {
+            Some(line) => line,
+            None => panic!("process {} has printed nothing for {patience:?}", self.id()),
+        }
     }
 
     /// Reads lines until one begins with `word`. Returns the rest of that line.
+    #[track_caller]
     pub(crate) fn until(&mut self, word: &str) -> String {
         let mut last = None;
         while let Some(line) = self.line() {
@@ -166,6 +180,7 @@ impl Role {
     }
 
     /// Reads lines until one begins with `word` and holds a number above `bound`.
+    #[track_caller]
     pub(crate) fn until_past(&mut self, word: &str, bound: u64) -> u64 {
         loop {
             let number = self.until(word).parse().unwrap();
