@@ -458,3 +458,48 @@ impl Meeting<'_> {
         Ok((computation, state))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This process may hear of a rank's second process before it hears of the end of the first one.
+    #[test]
+    fn all_meet_again_if_a_rank_has_a_second_process_before_the_first_has_gone() {
+        let path = std::env::temp_dir().join(format!("corewire-second-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let domain = Domain::open_at(&path.join("run")).unwrap();
+        let builder = ComputationBuilder::new(&domain, "sums", path.join("states"), 0, 2);
+        let place = builder.domain.directory();
+        let files = Files::open(&builder.directory, place, "sums", 0, 2, None).unwrap();
+        let mut meeting = builder.meeting(&files).unwrap();
+
+        // Two that have the rank one after the other.
+        let mut process = |life: u64| {
+            let mut endpoint = domain.endpoint(&name_of("sums", 1)).create().unwrap();
+            let to_rank_0 = endpoint.peer(&name_of("sums", 0)).unwrap();
+            let hello = Hello { life, ..meeting.hello.clone() };
+            endpoint.send(to_rank_0, HELLO, &encode(&hello)).unwrap();
+            loop {
+                if let Some(Event::Came(peer)) = meeting.event(Duration::from_secs(60)).unwrap() {
+                    break (endpoint, peer);
+                }
+            }
+        };
+        let (first, one) = process(1);
+        drop(first);
+        let (_second, other) = process(2);
+
+        assert!(meeting.met(1, one).unwrap());
+        meeting.others[1].hello = Some(Hello { life: 1, ..meeting.hello.clone() });
+        assert!(meeting.met(1, one).unwrap(), "the same process is no other one");
+        assert!(!meeting.met(1, other).unwrap(), "they must meet again");
+        let left = &meeting.others[1];
+        assert!(
+            left.peer == Some(other) && left.hello.is_none(),
+            "of the first one nothing is left"
+        );
+        drop(meeting);
+        let _ = std::fs::remove_dir_all(path);
+    }
+}
