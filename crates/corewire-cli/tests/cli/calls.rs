@@ -156,26 +156,24 @@ fn await_reader_gone(writer: &mut File) {
 #[test]
 fn a_command_that_goes_too_far_is_ended_with_all_that_it_has_started() {
     let scratch = Scratch::new("serve-limits");
-    let pipe = pipe(&scratch);
-    // Another process of the command reads the pipe.
+    let pids = scratch.temporary().join("pids");
+    let other = format!("sleep 1000 & echo $! >>{}", pids.display());
     let script = format!(
-        "read -r word; case $word in late) cat {} & wait;; long) cat {} & yes;; *) echo $word;; esac",
-        pipe.display(),
-        pipe.display()
+        "read -r word; case $word in late) {other}; wait;; long) {other}; yes;; *) echo $word;; esac"
     );
-    let server =
-        serve(&scratch, "far --jobs 3 --timeout 0.5 --largest 100K", &["sh", "-c", &script]);
-    for word in ["late\n", "long\n"] {
-        let waiting = start_call(&scratch, "far", word.as_bytes());
-        let mut writer = File::options().write(true).open(&pipe).unwrap();
-        waiting.finish().expect_line(1, "far dropped the request without a reply");
-        await_reader_gone(&mut writer);
-    }
+    let late = serve(&scratch, "late --timeout 0.5", &["sh", "-c", &script]);
+    call(&scratch, "late", b"late\n").expect_line(1, "late dropped the request without a reply");
+    let far = serve(&scratch, "far --largest 100K", &["sh", "-c", &script]);
+    call(&scratch, "far", b"long\n").expect_line(1, "far dropped the request without a reply");
+    // A command that had no time to say which process it has started has started none.
+    let is_there = |pid: &str| std::path::Path::new("/proc").join(pid).join("exe").exists();
+    eventually(|| !std::fs::read_to_string(&pids).unwrap_or_default().lines().any(is_there));
     let long = call(&scratch, "far", &noise(102_401));
     long.expect_line(1, "far dropped the request without a reply");
     assert_eq!(call(&scratch, "far", b"fine\n").text(), "fine\n");
-    let said = end(server).errors;
+    let said = end(late).errors;
     assert!(said.contains("ended after 0.5 s (--timeout)"), "{said}");
+    let said = end(far).errors;
     assert!(said.contains("ended: its reply is longer than 100 KiB (--largest)"), "{said}");
     assert!(said.contains("are more than 100 KiB (--largest); not run"), "{said}");
     scratch.run("serve none --timeout 0 -- cat").expect_line(2, "0.001");
