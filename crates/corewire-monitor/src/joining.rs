@@ -1,5 +1,6 @@
 //! How monitors find each other: the one with the higher number connects.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use corewire_bind::circuit::lane::ControlLane;
@@ -57,7 +58,11 @@ impl Monitor {
             let is_due = match is_alone {
                 true => Some(index) == first,
                 // One that came later and has no place in the table gets it from the first that has.
-                false => self.node.is_neighbour(node) || self.node.is_outside(node) && is_first,
+                false => {
+                    self.node.is_neighbour(node)
+                        || self.node.owes(node)
+                        || self.node.is_outside(node) && is_first
+                }
             };
             let is_there = self.node.link_of(node).is_some()
                 || self.joining.1.contains(&node)
@@ -66,6 +71,19 @@ impl Monitor {
                 self.join(node);
             }
         }
+        self.node.close_unneeded(others.into_iter().collect(), &mut self.out);
+    }
+
+    /// Connects to neighbours that should have connected by themselves since the last call: they may have an earlier table,
+    /// and nobody to tell them of this one.
+    pub(crate) fn join_late(&mut self) {
+        let missing: BTreeSet<NodeId> = self.node.missing().collect();
+        for node in missing.intersection(&self.missing).copied().collect::<Vec<_>>() {
+            if !self.joining.1.contains(&node) && !self.failed.contains(&node) {
+                self.join(node);
+            }
+        }
+        self.missing = missing;
     }
 
     /// Connects to another monitor, in a thread of its own.

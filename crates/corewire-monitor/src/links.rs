@@ -77,6 +77,8 @@ pub(crate) struct Out {
     pub(crate) last_sent: Option<(usize, Peer)>,
     /// The frame that is handled, while a trace is recorded.
     pub(crate) traced: Traced,
+    /// Links that neither side needs.
+    pub(crate) unneeded: Vec<LinkId>,
     pub(crate) report: Report,
     /// Sentences about services that were refused. Programs ask again and again.
     pub(crate) reported: HashSet<String>,
@@ -317,6 +319,10 @@ impl Wires for Out {
         if let Some(key) = self.link(link).map(|link| link.control) {
             self.send(key, &packet, rights);
         }
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.unneeded.push(link);
     }
 
     #[inline]

@@ -164,6 +164,8 @@ pub struct Monitor {
     pub(crate) names_have_changed: bool,
     /// Monitors that have not answered, to be asked again at the next look.
     pub(crate) failed: BTreeSet<NodeId>,
+    /// Neighbours to which there was no link when it was last looked.
+    pub(crate) missing: BTreeSet<NodeId>,
     pub(crate) poll: Duration,
     /// When sockets were looked at, and how long they may wait, in ticks of the processor's counter.
     pub(crate) sockets_at: u64,
@@ -237,6 +239,7 @@ impl Monitor {
                 broken: Vec::new(),
                 last_sent: None,
                 traced: Traced::default(),
+                unneeded: Vec::new(),
                 report,
                 reported: HashSet::new(),
             },
@@ -248,6 +251,7 @@ impl Monitor {
             joining: (sender, BTreeSet::new()),
             names_have_changed: true,
             failed: BTreeSet::new(),
+            missing: BTreeSet::new(),
             poll,
             sockets_at: 0,
             without_sockets_ticks: without_sockets_ticks(),

@@ -243,12 +243,17 @@ impl Monitor {
             }
         }
         self.end_links()?;
+        for link in std::mem::take(&mut self.out.unneeded) {
+            self.link_down(link);
+        }
+        self.names_have_changed |= self.node.take_unused();
         let now = Instant::now();
         if now.duration_since(self.last_look) >= SLEEP_MAX {
             self.last_look = now;
             self.expire(now);
             self.out.closers.tidy();
             self.give_back();
+            self.join_late();
             if !std::mem::take(&mut self.failed).is_empty() {
                 self.names_have_changed = true;
             }

@@ -30,6 +30,8 @@ mistakes! {
     reserves_nothing => NoReserve;
     reset_overtakes => ResetOvertakes;
     loses_dummies => DummyLost;
+    uses_offered_links => UsesOffered;
+    ends_used_links => EndsUsed;
 }
 
 /// Whether a frame has the label that its sender was given. None was given before the circuit is open.

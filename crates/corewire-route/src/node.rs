@@ -1,6 +1,6 @@
 //! A node: what a monitor is, without input and output.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use corewire_layout::circuit::packet::{End, Origin, Packet, Table};
 use corewire_layout::circuit::{Hop, Label, NodeId, PAYLOAD_BYTES_MAX};
@@ -22,6 +22,9 @@ pub trait Wires {
 
     /// Sends a packet in the control lane, or keeps it until there is room.
     fn packet(&mut self, link: LinkId, packet: Packet, rights: Self::Rights);
+
+    /// Neither side needs this link any more: ends it, once what was sent has gone.
+    fn close(&mut self, link: LinkId);
 
     /// A frame has come, with which so many lines of its circuit have.
     fn came(&mut self, _label: Label, _lines: u32) {}
@@ -143,6 +146,10 @@ pub enum Mistake {
     ResetOvertakes,
     /// A dummy that found no room is not sent again.
     DummyLost,
+    /// Circuits are set up on links whose end was offered.
+    UsesOffered,
+    /// Links end though circuits are on them.
+    EndsUsed,
 }
 
 /// Who a neighbour is.
@@ -189,6 +196,31 @@ pub(crate) struct Link {
     pub(crate) loan_lines: usize,
     /// It has said that it closes the link.
     pub(crate) is_leaving: bool,
+    pub(crate) need: Need,
+    /// Tables or names were told since the end was offered: they may be lost with the link.
+    pub(crate) has_told: bool,
+}
+
+/// How far two monitors are with the end of their link, which neither may need any more (papers/003, section 1.1.2). The one
+/// with the higher number offers its end, and sets up no circuit on it before the answer; the one with the lower number ends
+/// it, or refuses. So no circuit is lost, whatever crosses.
+///
+/// ```text
+///   higher                                   lower
+///   Open   --Unneeded-> Offered              Open     --Needed-> Refused     it has circuits, or the table needs it
+///   Offered <--Needed-- Kept                 Refused  --Unneeded-> Open      no longer: the other may offer again
+///   Kept  <--Unneeded-- Open                 Open, Refused: ends it, if it needs it neither
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing was said.
+    Open,
+    /// The end was offered, or has begun: no circuit is set up on it.
+    Offered,
+    /// The other side has refused, and says when it would not.
+    Kept,
+    /// This side has refused.
+    Refused,
 }
 
 /// Names that one program can serve, and all programs of one user other than the monitor's.
@@ -250,6 +282,12 @@ pub struct Node {
     pub(crate) users: BTreeMap<u32, OfUser>,
     pub(crate) counts: Counts,
     epoch: u64,
+    /// The monitors that run, as the caller has said.
+    running: BTreeSet<NodeId>,
+    /// Monitors for which tables or names were lost with a link that ended as it was offered: a new one must bring them.
+    owed: BTreeSet<NodeId>,
+    /// A link that the table does not need has no circuit any more.
+    is_unused: bool,
 }
 
 impl Node {
@@ -276,6 +314,9 @@ impl Node {
             users: BTreeMap::new(),
             counts: Counts::default(),
             epoch,
+            running: BTreeSet::new(),
+            owed: BTreeSet::new(),
+            is_unused: false,
         }
     }
 
@@ -345,9 +386,12 @@ impl Node {
             unknown_count: 0,
             loan_lines: 0,
             is_leaving: false,
+            need: Need::Open,
+            has_told: false,
         });
         if let Neighbour::Monitor(node) = neighbour {
             self.monitors.entry(node).or_insert(link);
+            self.owed.remove(&node);
         }
         link
     }
@@ -383,7 +427,11 @@ impl Node {
             (_, Down::Died) if !gone.is_leaving => End::Died,
             (_, Down::Died | Down::Closed) => End::Closed,
         };
-        if let Neighbour::Monitor(node) = gone.neighbour
+        let is_owed = gone.need == Need::Offered && gone.has_told;
+        if let (true, Neighbour::Monitor(node)) = (is_owed, gone.neighbour) {
+            self.owed.insert(node);
+        }
+        if let Some(Link { neighbour: Neighbour::Monitor(node), .. }) = self.link(link).cloned()
             && self.monitors.get(&node) == Some(&link)
         {
             self.monitors.remove(&node);
@@ -465,6 +513,30 @@ impl Node {
                 }
                 Ok(())
             }
+            (Packet::Unneeded, Neighbour::Monitor(node)) if node > self.id() => {
+                let ends = self.is_settled() && self.is_unneeded(from, node);
+                if let Some(link) = self.link_mut(from) {
+                    link.need = if ends { Need::Offered } else { Need::Refused };
+                }
+                match ends {
+                    true => wires.close(from),
+                    false => wires.packet(from, Packet::Needed, Default::default()),
+                }
+                Ok(())
+            }
+            (Packet::Unneeded, Neighbour::Monitor(_)) => {
+                if let Some(link) = self.link_mut(from).filter(|link| link.need == Need::Kept) {
+                    link.need = Need::Open;
+                    self.is_unused = true;
+                }
+                Ok(())
+            }
+            (Packet::Needed, Neighbour::Monitor(_)) => {
+                if let Some(link) = self.link_mut(from).filter(|link| link.need == Need::Offered) {
+                    link.need = Need::Kept;
+                }
+                Ok(())
+            }
             (Packet::Table(table), Neighbour::Monitor(_)) => {
                 table::check(&table).map_err(|_| Violation::packet("a table that is none"))?;
                 if table::is_newer(&table, &self.table) {
@@ -493,14 +565,18 @@ impl Node {
 
     fn adopt(&mut self, table: Table, from: Option<LinkId>, wires: &mut impl Wires) {
         self.table = table;
+        for link in self.links.iter_mut().flatten().filter(|link| link.need == Need::Kept) {
+            link.need = Need::Open;
+        }
         self.tell_monitors(&Packet::Table(self.table.clone()), from, wires);
     }
 
-    fn tell_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
-        for (index, link) in self.links.iter().enumerate() {
+    fn tell_monitors(&mut self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
+        for (index, link) in self.links.iter_mut().enumerate() {
             let id = LinkId::new(index);
-            let is_monitor = |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
-            if link.as_ref().is_some_and(is_monitor) && Some(id) != except {
+            let Some(link) = link else { continue };
+            if matches!(link.neighbour, Neighbour::Monitor(_)) && Some(id) != except {
+                link.has_told = true;
                 wires.packet(id, packet.clone(), Default::default());
             }
         }
@@ -560,6 +636,65 @@ impl Node {
         self.tell_monitors(&packet, None, wires);
     }
 
+    /// Offers the end of links that the routing table does not need, and on which no circuit is, to their other sides. These
+    /// monitors run: as long as there is no link to one of them that the table needs, the others stay, since tables and names
+    /// travel on them.
+    pub fn close_unneeded(&mut self, running: BTreeSet<NodeId>, wires: &mut impl Wires) {
+        self.running = running;
+        if !self.is_settled() {
+            return;
+        }
+        for index in 0..self.links.len() {
+            let id = LinkId::new(index);
+            let Some(link) = self.link(id) else { continue };
+            let Neighbour::Monitor(node) = link.neighbour else { continue };
+            let next = match link.need {
+                Need::Open if node < self.id() => Need::Offered,
+                Need::Refused => Need::Open,
+                _ => continue,
+            };
+            if self.is_unneeded(id, node) {
+                if let Some(link) = self.link_mut(id) {
+                    (link.need, link.has_told) = (next, false);
+                }
+                wires.packet(id, Packet::Unneeded, Default::default());
+            }
+        }
+    }
+
+    /// Whether since the last call a link has lost its last circuit that the table does not need:
+    /// [`close_unneeded`](Self::close_unneeded) has something to do.
+    pub const fn take_unused(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unused, false)
+    }
+
+    /// Whether there is a link to each monitor that runs and that the table joins with this one.
+    fn is_settled(&self) -> bool {
+        self.missing().next().is_none()
+    }
+
+    /// The monitors that run and that the table joins with this one, and to which there is no link.
+    pub fn missing(&self) -> impl Iterator<Item = NodeId> {
+        let running = self.running.iter().copied();
+        running.filter(|node| self.is_neighbour(*node) && self.link_of(*node).is_none())
+    }
+
+    /// Whether this side needs a link no more. A monitor that has no place in the table keeps one, by which tables come.
+    fn is_unneeded(&self, link: LinkId, node: NodeId) -> bool {
+        let is_used = self.link(link).is_none_or(|link| link.circuit_count > 0);
+        if is_used && !self.ends_used_links() || self.is_neighbour(node) {
+            return false;
+        }
+        // Those whose end was offered may end.
+        let stays = |id: LinkId| self.link(id).is_some_and(|link| link.need != Need::Offered);
+        let linked = || {
+            let stay = self.monitors.iter().filter(|(_, id)| **id == link || stays(**id));
+            stay.map(|(node, _)| *node)
+        };
+        let kept = linked().find(|node| !self.is_outside(*node)).or_else(|| linked().next());
+        !self.is_outside(self.id()) || kept != Some(node)
+    }
+
     /// The link of a neighbouring monitor.
     #[must_use]
     pub fn link_of(&self, node: NodeId) -> Option<LinkId> {
@@ -570,6 +705,12 @@ impl Node {
     #[must_use]
     pub fn is_neighbour(&self, node: NodeId) -> bool {
         table::are_neighbours(&self.table, self.id(), node)
+    }
+
+    /// Whether a new link must bring another monitor what was lost with the last one.
+    #[must_use]
+    pub fn owes(&self, node: NodeId) -> bool {
+        self.owed.contains(&node)
     }
 
     /// Whether a monitor has no place in the routing table: it came later.
@@ -615,6 +756,13 @@ impl Node {
         self.reduce_loan(link, lent);
         let Some(of_link) = self.link_mut(link) else { return };
         of_link.circuit_count -= 1;
+        let is_last = of_link.circuit_count == 0;
+        if let (true, Neighbour::Monitor(node)) = (is_last, of_link.neighbour) {
+            self.is_unused |= !table::are_neighbours(&self.table, self.config.id, node);
+        }
+        let Some(of_link) = self.links.get_mut(link.index()).and_then(Option::as_mut) else {
+            return;
+        };
         if at.side() == CLIENT {
             of_link.setups.remove(&label);
         }

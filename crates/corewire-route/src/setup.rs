@@ -15,7 +15,7 @@ use corewire_layout::circuit::{Label, NodeId, NodeSet, PATH_MAX};
 
 use crate::circuit::{At, CLIENT, Circuit, Ending, LinkId, Parties, Phase, SERVICE, Side, state};
 use crate::forward::{KEPT_FOR_NEW, RESERVED_LINES};
-use crate::node::{Neighbour, Node, Violation, Wires};
+use crate::node::{Need, Neighbour, Node, Violation, Wires};
 use crate::policy::Act;
 use crate::table;
 
@@ -214,7 +214,11 @@ impl Node {
         }
         let usable = |node: NodeId| {
             let link = self.link_of(node).filter(|link| *link != from);
-            link.filter(|_| !setup.visited.contains(node))
+            let is_closing = |link: LinkId| {
+                self.link(link)
+                    .is_some_and(|it| it.need == Need::Offered && !self.uses_offered_links())
+            };
+            link.filter(|link| !setup.visited.contains(node) && !is_closing(*link))
         };
         let next = |to| table::next_hop(&self.table, self.id(), to);
         if let Some(link) = nodes().find_map(|to| next(to).and_then(usable)) {

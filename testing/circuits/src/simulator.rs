@@ -3,7 +3,7 @@
 
 use corewire_layout::circuit::NodeId;
 use corewire_layout::circuit::packet::Table;
-use corewire_route::{Mistake, table};
+use corewire_route::{Mistake, Node, table};
 
 use crate::random::Random;
 use crate::world::{Party, Seen, World};
@@ -29,6 +29,8 @@ pub struct Plan {
     pub frames_max: usize,
     /// Whether parties die and links break.
     pub has_deaths: bool,
+    /// How often there is another table, for which links come and go. Then nothing dies.
+    pub changes: usize,
     /// A mistake that the monitors make.
     pub mistake: Option<Mistake>,
 }
@@ -58,8 +60,34 @@ impl Plan {
             lines_max,
             frames_max: [1, 2, 5, 100][random.below(4)],
             has_deaths: random.one_in(2),
+            changes: 0,
             mistake: None,
         }
+    }
+
+    /// A small world whose table changes up to 20 times.
+    #[must_use]
+    pub fn with_changes(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0xc4a9);
+        let monitors = 2 + random.below(7);
+        let changes = 1 + random.below(20);
+        Self { has_deaths: false, changes, monitors, ..Self::of_seed(seed) }
+    }
+}
+
+/// Any table of so many monitors, or of some of them.
+fn any_table(monitors: usize, random: &mut Random) -> Table {
+    let mut nodes = table::nodes(monitors);
+    for at in (1..nodes.len()).rev() {
+        nodes.swap(at, random.below(at + 1));
+    }
+    if random.one_in(4) {
+        nodes.truncate(1 + random.below(monitors));
+    }
+    match random.below(3) {
+        0 => Table::default(),
+        1 => table::ring(nodes),
+        _ => table::fat_tree(&nodes, 1 + random.below(4)),
     }
 }
 
@@ -79,8 +107,31 @@ impl Plan {
             lines_max: circuits * 2,
             frames_max: 100,
             has_deaths: true,
+            changes: 0,
             mistake: None,
         }
+    }
+}
+
+/// Joins a monitor with its neighbours, one that is alone with the first one, and ends what it does not need. Usually the
+/// one with the higher number joins; the other one does if it waits for `long`.
+fn tend_links(world: &mut World, plan: &Plan, monitor: usize, is_long: bool) {
+    let is_linked = |node: &Node| {
+        (0..plan.monitors).any(|other| node.link_of(NodeId::new(other).unwrap()).is_some())
+    };
+    for other in 0..plan.monitors {
+        let id = NodeId::new(other).unwrap();
+        let is_due = |node: &Node| {
+            let is_first = other == 0 && !is_linked(node);
+            (node.is_neighbour(id) || node.owes(id) || is_first) && node.link_of(id).is_none()
+        };
+        let may_join = other < monitor || is_long && other != monitor;
+        if may_join && world.is_running(other) && world.node(monitor).is_some_and(is_due) {
+            world.join(other, monitor, plan.frames_max);
+        }
+    }
+    if world.is_running(monitor) {
+        world.close_unneeded(monitor);
     }
 }
 
@@ -100,9 +151,20 @@ pub fn run(plan: &Plan, seed: u64) -> Seen {
     }
     world.settle();
 
-    let (mut opened, mut sent, mut rounds) = (0, 0, 0);
-    while (opened < plan.circuits || sent < plan.messages) && rounds < 50_000 {
+    let (mut opened, mut sent, mut rounds, mut changes) = (0, 0, 0, 0);
+    while (opened < plan.circuits || sent < plan.messages || changes < plan.changes)
+        && rounds < 50_000
+    {
         rounds += 1;
+        if changes < plan.changes {
+            if random.one_in(10) {
+                changes += 1;
+                let table = any_table(plan.monitors, &mut random);
+                world.set_table(random.below(plan.monitors), table);
+            }
+            let is_long = random.one_in(20);
+            tend_links(&mut world, plan, random.below(plan.monitors), is_long);
+        }
         if opened < plan.circuits {
             for _ in 0..=random.below(1 + plan.circuits / 50) {
                 let client = clients[random.below(clients.len())];
@@ -136,6 +198,16 @@ pub fn run(plan: &Plan, seed: u64) -> Seen {
     world.settle();
     world.check_settled();
     world.end_all();
+    if plan.changes > 0 {
+        world.check_none_lost();
+        for _ in 0..4 {
+            for monitor in 0..plan.monitors {
+                tend_links(&mut world, plan, monitor, true);
+                world.settle();
+            }
+        }
+        world.check_links();
+    }
     world.seen
 }
 

@@ -40,6 +40,8 @@ struct Edge {
     /// Whether each party has seen that it is not.
     has_seen: [bool; 2],
     frames_max: usize,
+    /// One side has ended it because neither needs it: what it had sent arrives.
+    is_closed: bool,
 }
 
 /// One end of a circuit, as its program sees it.
@@ -131,6 +133,8 @@ pub struct Seen {
     pub graceful: u64,
     /// Circuits that ended otherwise.
     pub broken: u64,
+    /// Links that ended because neither side needed them.
+    pub closed: u64,
 }
 
 /// Monitors, programs, and links.
@@ -156,6 +160,7 @@ struct Out<'a> {
     of: &'a BTreeMap<LinkId, usize>,
     from: Party,
     random: &'a mut Random,
+    closed: Vec<LinkId>,
 }
 
 impl Wires for Out<'_> {
@@ -172,6 +177,10 @@ impl Wires for Out<'_> {
         if let Some(edge) = self.of.get(&link).and_then(|edge| self.edges.get_mut(*edge)) {
             edge.put_packet(self.from, packet);
         }
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.closed.push(link);
     }
 
     fn random(&mut self) -> u64 {
@@ -299,8 +308,29 @@ impl World {
             of: &self.edges_of[number],
             from: Party::Monitor(number),
             random: &mut self.random,
+            closed: Vec::new(),
         };
-        Some(call(node, &mut out))
+        let result = call(node, &mut out);
+        for link in out.closed {
+            let Some(edge) = self.edges_of[number].get(&link).copied() else { continue };
+            let of = &mut self.edges[edge];
+            (of.is_alive, of.is_closed) = (false, true);
+            let side = of.side(Party::Monitor(number));
+            self.see_break(edge, side);
+            self.seen.closed += 1;
+        }
+        Some(result)
+    }
+
+    /// A monitor that runs ends links that its table does not need.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
+    pub fn close_unneeded(&mut self, monitor: usize) {
+        let is_running = |number: &usize| self.is_running(*number);
+        let running = (0..self.nodes.len()).filter(is_running);
+        let running = running.map(|number| NodeId::new(number).unwrap()).collect();
+        self.with_node(monitor, |node, out| node.close_unneeded(running, out));
     }
 
     fn add_edge(&mut self, parties: [Party; 2], frames_max: usize) -> usize {
@@ -311,6 +341,7 @@ impl World {
             is_alive: true,
             has_seen: [false; 2],
             frames_max,
+            is_closed: false,
         };
         self.edges.push(edge);
         self.edges.len() - 1
@@ -738,7 +769,9 @@ impl World {
     /// Whether a party has not seen that its link is broken.
     #[must_use]
     pub fn can_see_break(&self, edge: usize, side: usize) -> bool {
-        !self.edges[edge].is_alive && !self.edges[edge].has_seen[side]
+        let Edge { is_alive, has_seen, is_closed, lanes, .. } = &self.edges[edge];
+        let is_read = lanes[side].control.is_empty() && lanes[side].data.is_empty();
+        !is_alive && !has_seen[side] && (is_read || !is_closed)
     }
 
     /// A party sees that its link is broken: what had not arrived never will.
@@ -923,6 +956,42 @@ impl World {
         }
         self.settle();
         self.check_empty();
+    }
+
+    /// Asserts that no circuit has ended because a link did.
+    ///
+    /// # Panics
+    /// One has.
+    pub fn check_none_lost(&self) {
+        for (number, track) in self.tracks.iter().enumerate() {
+            for end in std::iter::once(&track.client).chain(&track.services) {
+                assert_ne!(end.ended, Some(End::Lost), "circuit {number}: {track:?}");
+            }
+        }
+    }
+
+    /// Asserts that there are those links that the newest table needs, and no others: all monitors run, and no circuit is
+    /// open. A monitor without a place has one link.
+    ///
+    /// # Panics
+    /// A link is missing or left, or a monitor knows of another table or of other names.
+    pub fn check_links(&self) {
+        let nodes: Vec<&Node> = self.nodes.iter().flatten().collect();
+        let table = nodes[0].table();
+        for one in &nodes {
+            assert_eq!(one.table(), table, "monitor {}", one.id());
+            let names = [one, &nodes[0]].map(|node| node.names().collect::<Vec<_>>());
+            assert_eq!(names[0], names[1], "monitor {}", one.id());
+            let linked = nodes.iter().filter(|other| one.link_of(other.id()).is_some()).count();
+            let needed = nodes.iter().filter(|other| one.is_neighbour(other.id())).count();
+            let outside = nodes
+                .iter()
+                .filter(|other| one.link_of(other.id()).is_some() && other.is_outside(other.id()));
+            match one.is_outside(one.id()) {
+                true => assert!(linked >= 1, "monitor {} has no link", one.id()),
+                false => assert_eq!(linked, needed + outside.count(), "monitor {}", one.id()),
+            }
+        }
     }
 
     /// Asserts that no monitor has anything of a circuit.

@@ -18,6 +18,27 @@ fn states_max() -> usize {
     if is_full { usize::MAX } else { 20_000 }
 }
 
+/// Tables change while circuits come and go: links that nobody needs end, and no circuit ends with one.
+#[test]
+fn links_that_no_table_needs_end_without_a_circuit() {
+    let mut closed = 0;
+    for seed in 0..seeds() {
+        closed += run(&Plan::with_changes(seed), seed).closed;
+    }
+    assert!(closed > 0);
+}
+
+#[test]
+fn mistakes_with_links_that_end_are_found() {
+    for mistake in [Mistake::UsesOffered, Mistake::EndsUsed] {
+        let is_found = (0..2000).any(|seed| {
+            let plan = Plan { mistake: Some(mistake), ..Plan::with_changes(seed) };
+            catch_unwind(AssertUnwindSafe(|| run(&plan, seed))).is_err()
+        });
+        assert!(is_found, "{mistake:?}");
+    }
+}
+
 #[test]
 fn random_worlds_keep_the_promises() {
     for seed in 0..seeds() {
@@ -169,6 +190,7 @@ fn cyclic(mistake: Option<Mistake>) -> Plan {
         lines_max: 12 * 4 + 16,
         frames_max: 2,
         has_deaths: false,
+        changes: 0,
         mistake,
     }
 }

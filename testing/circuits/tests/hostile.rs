@@ -31,6 +31,10 @@ impl Wires for Sent {
         self.packets.push((link, packet));
     }
 
+    fn close(&mut self, link: LinkId) {
+        panic!("{link:?} is ended, though somebody needs it");
+    }
+
     fn waiting_bytes(&self, _: LinkId) -> usize {
         self.waiting_bytes
     }

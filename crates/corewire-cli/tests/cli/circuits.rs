@@ -296,3 +296,39 @@ fn other_users_reach_what_the_policy_file_says() {
     assert!(call(65534, "ls --owner 0").text().contains("prices"));
     call(65534, "serve mine --owner 0 -- cat").expect_line(2, "A guest can receive, look and call");
 }
+
+#[test]
+fn links_that_the_table_does_not_need_end() {
+    let scratch = Scratch::new("links-end");
+    let _monitors = start(&scratch, 200..208);
+    // Each link is counted at both of its ends.
+    let links = || -> usize {
+        let is_trunk = |link: &&Value| link["to"].as_str().unwrap().starts_with("monitor ");
+        let count =
+            |routes: &Value| routes["links"].as_array().unwrap().iter().filter(is_trunk).count();
+        routes(&scratch).iter().map(count).sum()
+    };
+    eventually(|| links() == 2 * 28);
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    let knows = |routes: &Value| routes["names"].as_array().unwrap().len() == 1;
+    eventually(|| routes(&scratch).iter().all(knows));
+    // A circuit keeps the link on which it is: 205 is no neighbour of 200 in the ring.
+    let client = stay_at(&scratch, 205);
+    eventually(|| circuits(&scratch).contains(&(205, 1)));
+    scratch.run("routes ring").expect_code(0);
+    eventually(|| links() == 2 * 9);
+    assert!(circuits(&scratch).contains(&(205, 1)), "its circuit is there");
+    drop(client);
+    eventually(|| links() == 2 * 8);
+    assert_eq!(add_at(&scratch, 203), "{\"sum\":13}\n");
+
+    scratch.run("routes fat-tree").expect_code(0);
+    eventually(|| links() == 2 * 13);
+    assert_eq!(add_at(&scratch, 206), "{\"sum\":13}\n");
+    // One that comes later has no place in the tree, and one link.
+    let _late = start(&scratch, [208]);
+    eventually(|| links() == 2 * 14);
+    scratch.run("routes direct").expect_code(0);
+    eventually(|| links() == 2 * 36);
+    assert_eq!(add_at(&scratch, 208), "{\"sum\":13}\n");
+}

@@ -12,6 +12,8 @@
 //! | `Accept` | towards the client | it is open from here to the service |
 //! | `Reset` | both | it has ended |
 //! | `Capabilities` | both | those of the next message that has some, with their descriptors |
+//! | `Unneeded` | monitor, monitor | from the higher number: this link may end; from the lower one: I would no longer refuse that |
+//! | `Needed` | monitor, lower number to higher | it must not end |
 //! | `Leave` | program, monitor | I close the link: what follows is a hang-up, not a death |
 //! | `Refused` | monitor, anybody | the link ends, because of this |
 //! | `Name` | monitor, monitor | who serves a name |
@@ -320,6 +322,11 @@ pub enum Packet {
     },
     /// This process records in the memory whose descriptor comes with the packet.
     Traced,
+    /// From the monitor with the higher number: the link may end, and it sets up no circuit on it before the answer. From the
+    /// other one: it would no longer refuse that.
+    Unneeded,
+    /// The link must not end.
+    Needed,
 }
 
 impl Packet {
@@ -343,6 +350,8 @@ impl Packet {
             Self::Capabilities { .. } => 16,
             Self::Trace { .. } => 17,
             Self::Traced => 18,
+            Self::Unneeded => 19,
+            Self::Needed => 20,
         }
     }
 
@@ -367,7 +376,7 @@ impl Packet {
                 at.text(endpoint, NAME_BYTES_MAX);
             }
             Self::Lane { secret } => at.u64(*secret),
-            Self::Ready | Self::Leave | Self::Traced => {}
+            Self::Ready | Self::Leave | Self::Traced | Self::Unneeded | Self::Needed => {}
             Self::Trace { is_on } => at.u8(u8::from(*is_on)),
             Self::Export { name } => at.text(name, NAME_BYTES_MAX),
             Self::Exported { name, reason } => {
@@ -487,6 +496,8 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
         },
         17 => Packet::Trace { is_on: bool_of(at)? },
         18 => Packet::Traced,
+        19 => Packet::Unneeded,
+        20 => Packet::Needed,
         15 => Packet::Answer { is_last: bool_of(at)?, part: at.long(OFFER_BYTES_MAX)? },
         _ => return None,
     })
@@ -646,6 +657,8 @@ mod tests {
             Packet::Lane { secret: 7 },
             Packet::Ready,
             Packet::Leave,
+            Packet::Unneeded,
+            Packet::Needed,
             Packet::Export { name: "calc".into() },
             Packet::Exported { name: "calc".into(), reason: String::new() },
             Packet::Setup(Box::new(Setup {
