@@ -38,7 +38,8 @@ standard output open. \
 If the command fails (an exit code other than 0, or a signal), the call ends with an \
 error, and standard error says why. So it does if the command runs for longer than \
 --timeout, if its reply or the request is longer than --largest, and if its caller has \
-gone: then the command and what it has started get a TERM, and a KILL after a second.\n\
+gone: then the command and what it has started get a TERM, and a KILL when it has ended \
+or after a second.\n\
 \n\
 INT, TERM or HUP ends serve after the commands that run have ended and their replies \
 have been sent; a second signal ends it at once, and leaves them running.\n\
