@@ -107,10 +107,11 @@ impl Running {
             let _ = child.wait();
         })?;
         let output = child.stdout.take();
-        if let Some(output) = &output {
+        let running = Self { child, process, output, is_reaped: false };
+        if let Some(output) = &running.output {
             rustix::io::ioctl_fionbio(output, true)?;
         }
-        Ok(Self { child, process, output, is_reaped: false })
+        Ok(running)
     }
 
     /// Reads its output, until the command has ended and nothing has its output open.

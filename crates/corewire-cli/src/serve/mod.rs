@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     signals.end()
 }
 
-/// A tag that no message has.
+/// A tag that no client's message has. One that has it is dropped.
 const NO_TAG: u64 = u64::MAX;
 
 /// The commands that run: for whom, and how they are told that their caller has gone.
@@ -130,7 +130,7 @@ fn serve(args: &Args, mut endpoint: Endpoint, signals: &Signals) -> Result<(), F
         }
         let event = if is_ending || jobs.running.len() == jobs_max {
             // Sends what waits for room, too, until it is interrupted.
-            endpoint.receive_event_into(Selector::tag(NO_TAG), &mut []).map(|event| match event {
+            endpoint.receive_event(Selector::tag(NO_TAG)).map(|event| match event {
                 Event::Gone { peer, .. } => {
                     jobs.gone.insert(peer);
                     jobs.end_those_of(peer);

@@ -148,6 +148,30 @@ fn a_call_learns_that_its_server_died() {
     server.finish();
 }
 
+#[test]
+fn messages_that_are_no_requests_do_not_end_serve() {
+    let scratch = Scratch::new("serve-messages");
+    let pipe = pipe(&scratch);
+    let server = serve(&scratch, "calm --jobs 1", &["cat", &pipe.to_string_lossy()]);
+    let waiting = start_call(&scratch, "calm", b"x");
+    // The only job is taken when the pipe has a reader.
+    let mut writer = File::options().write(true).open(&pipe).unwrap();
+    let domain = corewire::Domain::open_at(&scratch.runtime()).unwrap();
+    let mut other = domain.endpoint("other").create().unwrap();
+    let peer = other.peer("calm").unwrap();
+    for tag in [0, u64::MAX] {
+        other.send(peer, tag, b"no request").unwrap();
+    }
+    // They come before this request, which waits for the job.
+    let next = start_call(&scratch, "calm", b"y");
+    writer.write_all(b"done").unwrap();
+    drop(writer);
+    assert_eq!(waiting.finish().text(), "done");
+    drop(File::options().write(true).open(&pipe).unwrap());
+    next.finish().expect_code(0);
+    end(server);
+}
+
 /// Waits until no process holds the other end of a pipe that is open for writing.
 fn await_reader_gone(writer: &mut File) {
     eventually(|| writer.write_all(b"\n").is_err());
