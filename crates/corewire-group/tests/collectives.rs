@@ -92,10 +92,12 @@ fn members_of_views_that_differ_in_roles_alone_make_one_communicator() {
     assert!(late.number > early.number && late.members == early.members);
     std::thread::scope(|scope| {
         for (group, view) in groups.iter().zip([&early, &late, &late]) {
-            let domain = &domain;
+            let (domain, late) = (&domain, &late);
             scope.spawn(move || {
                 let builder = Communicator::builder(domain, group, view).timeout(PATIENCE);
                 let mut all = builder.connect().unwrap();
+                let again = Communicator::builder(domain, group, late).connect();
+                assert!(matches!(again, Err(CollectiveError::Exists(_))), "the one it has goes on");
                 let mut values = [1u64];
                 all.allreduce(&mut values, |one, other| one + other).unwrap();
                 assert_eq!(values, [3]);

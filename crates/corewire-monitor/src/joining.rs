@@ -58,11 +58,7 @@ impl Monitor {
             let is_due = match is_alone {
                 true => Some(index) == first,
                 // One that came later and has no place in the table gets it from the first that has.
-                false => {
-                    self.node.is_neighbour(node)
-                        || self.node.owes(node)
-                        || self.node.is_outside(node) && is_first
-                }
+                false => self.node.is_neighbour(node) || self.node.is_outside(node) && is_first,
             };
             let is_there = self.node.link_of(node).is_some()
                 || self.joining.1.contains(&node)

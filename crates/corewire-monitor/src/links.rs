@@ -92,8 +92,8 @@ pub(crate) struct Traced {
     pub(crate) went: Option<(Point, u16, usize)>,
 }
 
-/// How many sentences are remembered.
-const REPORTED_MAX: usize = 1000;
+/// How many sentences are reported until the policy changes: clients choose the names, and nobody may read them.
+const REPORTED_MAX: usize = 64;
 
 impl Out {
     /// Reports once that a program may not serve a name.
@@ -102,12 +102,12 @@ impl Out {
             Ok(name) => format!("service {name} is not served by circuits: {reason}"),
             Err(_) => format!("a service is not served by circuits: {reason}"),
         };
-        if self.reported.len() >= REPORTED_MAX {
-            self.reported.clear();
-        }
-        if !self.reported.contains(&text) {
+        if self.reported.len() < REPORTED_MAX && !self.reported.contains(&text) {
             (self.report.0)(&text);
             self.reported.insert(text);
+            if self.reported.len() == REPORTED_MAX {
+                (self.report.0)("no more of these are reported until the policy changes");
+            }
         }
     }
 

@@ -197,8 +197,6 @@ pub(crate) struct Link {
     /// It has said that it closes the link.
     pub(crate) is_leaving: bool,
     pub(crate) need: Need,
-    /// Tables or names were told since the end was offered: they may be lost with the link.
-    pub(crate) has_told: bool,
 }
 
 /// How far two monitors are with the end of their link, which neither may need any more (papers/003, section 1.1.2). The one
@@ -284,8 +282,6 @@ pub struct Node {
     epoch: u64,
     /// The monitors that run, as the caller has said.
     running: BTreeSet<NodeId>,
-    /// Monitors for which tables or names were lost with a link that ended as it was offered: a new one must bring them.
-    owed: BTreeSet<NodeId>,
     /// A link that the table does not need has no circuit any more.
     is_unused: bool,
 }
@@ -315,7 +311,6 @@ impl Node {
             counts: Counts::default(),
             epoch,
             running: BTreeSet::new(),
-            owed: BTreeSet::new(),
             is_unused: false,
         }
     }
@@ -387,11 +382,9 @@ impl Node {
             loan_lines: 0,
             is_leaving: false,
             need: Need::Open,
-            has_told: false,
         });
         if let Neighbour::Monitor(node) = neighbour {
             self.monitors.entry(node).or_insert(link);
-            self.owed.remove(&node);
         }
         link
     }
@@ -427,11 +420,7 @@ impl Node {
             (_, Down::Died) if !gone.is_leaving => End::Died,
             (_, Down::Died | Down::Closed) => End::Closed,
         };
-        let is_owed = gone.need == Need::Offered && gone.has_told;
-        if let (true, Neighbour::Monitor(node)) = (is_owed, gone.neighbour) {
-            self.owed.insert(node);
-        }
-        if let Some(Link { neighbour: Neighbour::Monitor(node), .. }) = self.link(link).cloned()
+        if let Neighbour::Monitor(node) = gone.neighbour
             && self.monitors.get(&node) == Some(&link)
         {
             self.monitors.remove(&node);
@@ -571,12 +560,11 @@ impl Node {
         self.tell_monitors(&Packet::Table(self.table.clone()), from, wires);
     }
 
-    fn tell_monitors(&mut self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
-        for (index, link) in self.links.iter_mut().enumerate() {
+    fn tell_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
+        for (index, link) in self.links.iter().enumerate() {
             let id = LinkId::new(index);
-            let Some(link) = link else { continue };
-            if matches!(link.neighbour, Neighbour::Monitor(_)) && Some(id) != except {
-                link.has_told = true;
+            let is_monitor = |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
+            if link.as_ref().is_some_and(is_monitor) && Some(id) != except {
                 wires.packet(id, packet.clone(), Default::default());
             }
         }
@@ -655,7 +643,7 @@ impl Node {
             };
             if self.is_unneeded(id, node) {
                 if let Some(link) = self.link_mut(id) {
-                    (link.need, link.has_told) = (next, false);
+                    link.need = next;
                 }
                 wires.packet(id, Packet::Unneeded, Default::default());
             }
@@ -707,12 +695,6 @@ impl Node {
         table::are_neighbours(&self.table, self.id(), node)
     }
 
-    /// Whether a new link must bring another monitor what was lost with the last one.
-    #[must_use]
-    pub fn owes(&self, node: NodeId) -> bool {
-        self.owed.contains(&node)
-    }
-
     /// Whether a monitor has no place in the routing table: it came later.
     #[must_use]
     pub fn is_outside(&self, node: NodeId) -> bool {
@@ -756,13 +738,7 @@ impl Node {
         self.reduce_loan(link, lent);
         let Some(of_link) = self.link_mut(link) else { return };
         of_link.circuit_count -= 1;
-        let is_last = of_link.circuit_count == 0;
-        if let (true, Neighbour::Monitor(node)) = (is_last, of_link.neighbour) {
-            self.is_unused |= !table::are_neighbours(&self.table, self.config.id, node);
-        }
-        let Some(of_link) = self.links.get_mut(link.index()).and_then(Option::as_mut) else {
-            return;
-        };
+        let (is_last, neighbour) = (of_link.circuit_count == 0, of_link.neighbour);
         if at.side() == CLIENT {
             of_link.setups.remove(&label);
         }
@@ -775,6 +751,9 @@ impl Node {
         }
         if let Some(next) = self.circuits.side_mut(next) {
             next.previous = previous;
+        }
+        if let (true, Neighbour::Monitor(node)) = (is_last, neighbour) {
+            self.is_unused |= !self.is_neighbour(node);
         }
     }
 

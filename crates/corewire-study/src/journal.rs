@@ -18,6 +18,9 @@ use crate::results::{Count, Machine, Run, SystemCall};
 /// Name of the file.
 const FILE: &str = "progress.jsonl";
 
+/// How the first line begins.
+const HEADER_BEGINS: &str = "{\"version\":";
+
 /// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header<P = Plan> {
@@ -141,7 +144,8 @@ fn read<P: DeserializeOwned, E: DeserializeOwned>(
     };
     let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let Some(first) = lines.next() else {
-        return match text.is_empty() {
+        // A run that was stopped in its first line has measured nothing.
+        return match text.is_empty() || text.starts_with(HEADER_BEGINS) {
             true => Ok(None),
             false => Err(Failure::usage(format!(
                 "{} holds no journal of a study: remove it, or give another --out",

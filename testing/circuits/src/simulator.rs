@@ -123,7 +123,7 @@ fn tend_links(world: &mut World, plan: &Plan, monitor: usize, is_long: bool) {
         let id = NodeId::new(other).unwrap();
         let is_due = |node: &Node| {
             let is_first = other == 0 && !is_linked(node);
-            (node.is_neighbour(id) || node.owes(id) || is_first) && node.link_of(id).is_none()
+            (node.is_neighbour(id) || is_first) && node.link_of(id).is_none()
         };
         let may_join = other < monitor || is_long && other != monitor;
         if may_join && world.is_running(other) && world.node(monitor).is_some_and(is_due) {

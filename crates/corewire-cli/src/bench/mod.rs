@@ -222,13 +222,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Peer { .. } => return Ok(()),
     };
     watch.stop()?.describe(&mut report);
-    fields::check(&report, fields)?;
     if options.json {
         println!("{}", report.to_json());
     } else {
         print!("{}", report.to_text());
     }
-    Ok(())
+    fields::check(&report, fields)
 }
 
 /// The whole life of a worker. It tells the controller why it fails, and the controller tells the user.

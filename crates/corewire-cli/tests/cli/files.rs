@@ -1,7 +1,7 @@
 //! Every configuration file that is read, and every file that is written, where something else is than a file of one's own.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -54,12 +54,6 @@ impl Someone {
         self.scratch.temporary().join(name)
     }
 
-    fn own(&self, path: &Path) {
-        if let Some(user) = self.user {
-            chown(path, Some(user), Some(user)).unwrap();
-        }
-    }
-
     /// What is at a path of this user: `content` where a regular file is at its end.
     fn put(&mut self, kind: &str, content: &str) -> PathBuf {
         let (path, target) = (self.path("it"), self.path("target"));
@@ -110,14 +104,15 @@ impl Someone {
             _ => unreachable!("{kind}"),
         }
         if path.symlink_metadata().is_ok() && !kind.starts_with("another") {
-            self.lown(&path);
+            self.own(&path);
         }
         path
     }
 
-    fn lown(&self, path: &Path) {
+    /// Makes what is at a path, also a link, this user's.
+    fn own(&self, path: &Path) {
         if let Some(user) = self.user {
-            std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+            lchown(path, Some(user), Some(user)).unwrap();
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use corewire::{ConnectError, Domain, Endpoint, Event, MessageError, Peer, Selector, Wait};
+use corewire::{
+    ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer, Selector, Wait,
+};
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +83,9 @@ impl CommunicatorBuilder<'_> {
         self
     }
 
-    /// Makes the communicator. Waits until all members have made theirs.
+    /// Makes the communicator. Waits until all members have made theirs. A member has one with the same members at a time: while
+    /// they stay the same, also in a later view, the one that it has goes on working. To make another one, all drop theirs
+    /// first.
     ///
     /// # Errors
     /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member ends before.
@@ -92,7 +96,11 @@ impl CommunicatorBuilder<'_> {
         let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
         let key = key_of(&members);
         let name = |place: u8| name_with(group.name(), place, key);
-        let mut endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create()?;
+        let endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create();
+        let mut endpoint = endpoint.map_err(|error| match error {
+            EndpointError::AlreadyExists(_) => CollectiveError::Exists(group.name().to_owned()),
+            error => error.into(),
+        })?;
         let deadline = Instant::now().checked_add(self.timeout);
         let mut peers = vec![None; members.len()];
         for other in (0..members.len()).filter(|other| *other != rank) {

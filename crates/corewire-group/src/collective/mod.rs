@@ -163,6 +163,11 @@ pub enum CollectiveError {
         /// What is needed.
         needed: usize,
     },
+    /// This process has a communicator with the same members already. Views may differ in roles alone.
+    #[error(
+        "this process has a communicator of group {0} with the same members: use that, or drop it before"
+    )]
+    Exists(String),
     /// This process is not a member of the view.
     #[error("this process is not a member of view {0}")]
     NoMember(u64),
