@@ -1,20 +1,20 @@
-//! Calls through monitors, all of whose parties poll on cores of their own, compared with calls by `ump` between two cores.
-//!
-//! Round trips of 8, 96 and 1000 bytes, and a stream of 32 bytes. [`Rig`] places the parties.
+//! Calls through monitors, compared with calls by `ump` between two cores: round trips of 8, 96 and 1000 bytes, and a stream
+//! of 32 bytes. [`circuits::start`] places the parties, and the report says where.
 
-use corewire_os::processor;
 use corewire_study::calls::{Block, check};
 use corewire_study::circuits::flooded::{self, Flooded};
 use corewire_study::circuits::many::{self, Many};
-use corewire_study::circuits::rig::Rig;
+use corewire_study::circuits::{self, Parties, apart};
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::Role;
 use corewire_study::harness::rounds::{Blocks, alternate};
-use corewire_study::harness::setup::Setup;
 
 use super::options::{Options, PROGRAM};
 use crate::failure::Failure;
 
+/// The parties of calls, where each has a processor.
+pub(super) const APART_ROLE: Role<apart::Part, Failure> =
+    Role { name: "circuits apart", work: |worker, part| Ok(apart::work(worker, part)?) };
 /// The processes of the measurement of many circuits.
 pub(super) const MANY_ROLE: Role<many::Part, Failure> =
     Role { name: "many circuits", work: |worker, part| Ok(many::work(worker, part)?) };
@@ -38,31 +38,29 @@ const SHAPES: [&str; 3] = ["8", "96", "1000"];
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report::default();
     report.value("rounds", options.rounds);
-    let crew = Setup::new(PROGRAM, 0).crew()?;
-    let cpus = processor::allowed().map_err(Failure::other)?;
-    let &[one, other, ..] = &cpus[..] else {
-        return Err(Failure::other("circuits are measured between two processors"));
-    };
-    let mut rig = Rig::start(crew.directory(), MONITORS, 1, [one, other])?;
+    let mut parties = circuits::start(PROGRAM, &APART_ROLE, MONITORS, 1)?;
+    let placement = parties.placement();
+    report.value("placement", placement.clone());
+    report.note(format!("calls and stream: {placement}"));
     let mut waiting = Block::new();
     let mut sizes = vec![Block::new(); WAYS * SHAPES.len()];
     let blocks = alternate(options.rounds, |_| {
         let mut times = Vec::new();
         for (index, size) in sizes.iter_mut().enumerate() {
-            times.push(time(&mut rig, index % WAYS, index / WAYS, size)?);
+            times.push(time(&mut *parties, index % WAYS, index / WAYS, size)?);
         }
-        times.push(rig.stream_direct()?);
-        times.push(rig.stream()?);
-        times.push(time_waiting(&mut rig, &mut waiting)?);
+        times.push(parties.chain(0).stream()?);
+        times.push(parties.chain(1).stream()?);
+        times.push(time_waiting(&mut *parties, &mut waiting)?);
         Ok::<_, Failure>(times)
     })?;
     describe(&blocks, &mut report);
-    drop(rig);
+    drop(parties);
     for circuits in CROWDS {
-        let crew = Setup::new(PROGRAM, 0).crew()?;
-        let rig = Rig::start(crew.directory(), CROWD_MONITORS, circuits, [one, other])?;
-        run_crowd(options, circuits, rig, &mut report)?;
+        let parties = circuits::start(PROGRAM, &APART_ROLE, CROWD_MONITORS, circuits)?;
+        run_crowd(options, circuits, parties, &mut report)?;
     }
+    report.note("many circuits, and binding: a process each, where the kernel puts them");
     describe_flooded(&flooded::measure(PROGRAM, &FLOODED_ROLE)?, &mut report);
     describe_many(&many::measure(PROGRAM, &MANY_ROLE, CIRCUITS)?, &mut report);
     Ok(report)
@@ -70,8 +68,13 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
 
 /// The mean time of a call, which is started, and then waited for: so are calls through monitors, whose service may be in
 /// the same thread.
-fn time(rig: &mut Rig, way: usize, shape: usize, size: &mut Block) -> Result<f64, Failure> {
-    let chain = rig.chain(way);
+fn time(
+    parties: &mut dyn Parties,
+    way: usize,
+    shape: usize,
+    size: &mut Block,
+) -> Result<f64, Failure> {
+    let chain = parties.chain(way);
     let found = match shape {
         0 => size.time_ns(|number| {
             check(chain.call(|client| client.start_payload64_1(number)), &number)
@@ -92,14 +95,16 @@ fn time(rig: &mut Rig, way: usize, shape: usize, size: &mut Block) -> Result<f64
 fn run_crowd(
     options: &Options,
     circuits: usize,
-    mut rig: Rig,
+    mut parties: Box<dyn Parties>,
     report: &mut Report,
 ) -> Result<(), Failure> {
+    report.value(&format!("placement_of_{circuits}"), parties.placement());
+    report.note(format!("{circuits} circuits at random: {}", parties.placement()));
     let mut sizes = vec![Block::new(); CROWD_MONITORS + 1];
     let blocks = alternate(options.rounds, |_| {
         let mut times = Vec::new();
         for (way, size) in sizes.iter_mut().enumerate() {
-            let chain = rig.chain(way);
+            let chain = parties.chain(way);
             let clients = if way == 0 { 1 } else { circuits };
             let found = size.time_ns(|number| {
                 let call = chain
@@ -127,8 +132,8 @@ fn mixed(number: u64) -> usize {
 }
 
 /// The mean time of a direct call that waits for its reply.
-fn time_waiting(rig: &mut Rig, size: &mut Block) -> Result<f64, Failure> {
-    let client = rig.chain(0).client();
+fn time_waiting(parties: &mut dyn Parties, size: &mut Block) -> Result<f64, Failure> {
+    let client = parties.chain(0).client();
     Ok(size.time_ns(|number| check(client.payload64_1(number), &number))?)
 }
 

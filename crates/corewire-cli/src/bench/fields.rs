@@ -109,6 +109,7 @@ pub(super) const ENDPOINT: Fields = &[
 
 pub(super) const CIRCUIT: Fields = &[&[
     ("rounds", "of all ways in turn"),
+    ("placement", "where client, monitors and service of calls and stream are"),
     ("direct_BYTES_ns", "a call of 8, 96 and 1000 bytes by a ring"),
     ("direct_waiting_8_ns", "the same of 8 bytes, where both wait adaptively"),
     ("monitors_COUNT_BYTES_ns", "by a circuit through 1, 2 and 3 monitors"),
@@ -116,6 +117,7 @@ pub(super) const CIRCUIT: Fields = &[&[
     ("direct_messages_per_s", "32 bytes one way by a ring"),
     ("monitor_messages_per_s", "through one monitor"),
     ("stream_ratio+", "of these two in the same round"),
+    ("placement_of_CIRCUITS", "where the parties of these are"),
     ("random_COUNT_of_CIRCUITS_ns", "a call by one of 1,000 and of 100,000 circuits"),
     ("random_COUNT_of_CIRCUITS_ratio+", "to the ring of the same round"),
     ("circuits", "how many are opened"),

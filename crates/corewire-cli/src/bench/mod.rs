@@ -169,6 +169,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &endpoint::stream::ROLE,
     &endpoint::many::ROLE,
     &collective::ROLE,
+    &circuit::APART_ROLE,
     &circuit::MANY_ROLE,
     &circuit::FLOODED_ROLE,
     &interface::by_hand::ROLE,

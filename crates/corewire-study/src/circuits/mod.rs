@@ -1,17 +1,86 @@
 //! Circuits of the interface that is made for measurements, through one and more monitors ([`crate::calls`] has the
 //! interface and its service).
 //!
-//! [`rig`] has all parties in two threads of one process, each of which never sleeps: what a circuit costs if every party
-//! has a core of its own, also where there are only two cores. Neighbours on the way are always in different threads, so
-//! each hop crosses from core to core.
-
+//! [`apart`] has each party in a process on a processor of its own. Where there are too few processors, [`rig`] has all of
+//! them in two threads of one process, neither of which sleeps: about what a circuit costs if every party has a core of its
+//! own. Neighbours on the way are always in different threads, so each hop crosses from core to core. Either offers the
+//! same [`Chain`]s, and says where its parties are.
 //!
 //! [`printed`] has the thesis' protocol over the same rings, in a rig as well.
 //!
-//! [`flooded`] and [`many`] have each party in a process of its own, which sleeps when it has nothing to do: binding while
-//! links are flooded, and thousands of circuits.
+//! [`flooded`] and [`many`] have each party in a process of its own, where the kernel puts it, which sleeps when it has
+//! nothing to do: binding while links are flooded, and thousands of circuits.
 
+pub mod apart;
+pub mod chain;
 pub mod flooded;
 pub mod many;
 pub mod printed;
 pub mod rig;
+
+use std::fmt::Debug;
+
+use corewire_os::processor;
+
+use self::apart::Apart;
+use self::chain::Chain;
+use self::rig::Rig;
+use crate::failure::{Doing, Failure};
+use crate::harness::crew::Crew;
+use crate::harness::program::Program;
+use crate::harness::role::Role;
+use crate::harness::setup::Setup;
+
+/// Clients, monitors and services of the ways that are compared.
+pub trait Parties: Debug {
+    /// The clients with so many monitors on their way; the direct one with none.
+    ///
+    /// # Panics
+    /// If there is no such way.
+    fn chain(&mut self, monitors: usize) -> &mut Chain;
+
+    /// Where the parties are, in words.
+    fn placement(&self) -> String;
+}
+
+/// A rig, and the directory of its domains.
+#[derive(Debug)]
+struct Alone {
+    rig: Rig,
+    _crew: Crew,
+}
+
+impl Parties for Alone {
+    fn chain(&mut self, monitors: usize) -> &mut Chain {
+        self.rig.chain(monitors)
+    }
+
+    fn placement(&self) -> String {
+        self.rig.placement()
+    }
+}
+
+/// Starts a direct client, and chains of one to `monitors` monitors with so many clients of one service each: as processes
+/// if each can have a processor, as two threads if not.
+///
+/// # Errors
+/// If there are not even two processors, or a party cannot be started.
+pub fn start<F>(
+    program: Program,
+    role: &Role<apart::Part, F>,
+    monitors: usize,
+    clients: usize,
+) -> Result<Box<dyn Parties>, Failure> {
+    let cpus = processor::allowed().doing("ask for processors")?;
+    match cpus[..] {
+        _ if cpus.len() >= apart::processors(monitors) => {
+            Ok(Box::new(Apart::start(program, role, monitors, clients, &cpus)?))
+        }
+        [one, other, ..] => {
+            let crew = Setup::new(program, 0).crew()?;
+            let rig = Rig::start(crew.directory(), monitors, clients, [one, other])?;
+            Ok(Box::new(Alone { rig, _crew: crew }))
+        }
+        _ => Err(Failure::other("circuits are measured between two processors; there is one")),
+    }
+}
