@@ -491,6 +491,7 @@ impl Matching {
 
     /// The oldest message that is with its sender, is not claimed, and could be kept here by now, or whose sender
     /// has gone.
+    #[inline]
     pub(crate) fn next_to_fetch(
         &self,
         blocked_bytes: u64,
@@ -507,6 +508,7 @@ impl Matching {
     }
 
     /// The message of `source` that is with it.
+    #[inline]
     pub(crate) fn held_of(&self, source: Peer) -> Option<Key> {
         let is_of = |key: &Key| self.get(*key).is_some_and(|message| message.source == source);
         self.held.iter().copied().find(is_of)

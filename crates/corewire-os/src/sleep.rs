@@ -42,6 +42,7 @@ struct Found {
 
 impl Linux {
     /// Checks what this process may use, and registers it for barriers. Done once for each process.
+    #[inline]
     #[must_use]
     pub fn get() -> Self {
         static FOUND: PerProcess<OnceLock<Found>> = PerProcess::new();
@@ -58,6 +59,7 @@ impl Linux {
     }
 
     /// Whether this process can both call `membarrier` and be reached by it.
+    #[inline]
     #[must_use]
     pub fn has_membarrier(&self) -> bool {
         self.found.has_membarrier
@@ -71,6 +73,7 @@ impl Linux {
 }
 
 impl Kernel for Linux {
+    #[inline]
     fn barrier_everywhere(&self) -> bool {
         if !self.has_membarrier() {
             // A sender fences by itself if one of its receivers cannot call `membarrier`.
@@ -84,11 +87,13 @@ impl Kernel for Linux {
         done
     }
 
+    #[inline]
     fn wake(&self, word: &AtomicU32, count_max: u32) {
         // The call fails only if the address is not mapped, and then no thread waits there.
         let _ = futex::wake(word, futex::Flags::empty(), count_max);
     }
 
+    #[inline]
     fn wake_own(&self, word: &AtomicU32) {
         let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
     }
@@ -122,15 +127,18 @@ impl Kernel for Linux {
         wait_looking_up(shared, own, cap_ns)
     }
 
+    #[inline]
     fn cpu(&self) -> u32 {
         u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     fn yield_now(&self) {
         // That of rustix panics in debug builds if the kernel refuses the call.
         std::thread::yield_now();
     }
 
+    #[inline]
     fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::Monotonic);
         let nanoseconds = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);

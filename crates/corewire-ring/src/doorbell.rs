@@ -64,12 +64,14 @@ pub struct Notices(AtomicU32);
 
 impl Notices {
     /// Sets `notices`. A bell must be rung afterwards.
+    #[inline]
     pub(crate) fn set(&self, notices: u32) {
         // ORDER(W3): pairs with W4; what a dead peer committed is visible with the notice.
         self.0.fetch_or(notices, order!(W3: Release));
     }
 
     /// Sets `notices` in a forked child, where no other thread runs. Only stores.
+    #[inline]
     pub(crate) fn mark(&self, notices: u32) {
         self.0.fetch_or(notices, Relaxed);
     }
@@ -82,6 +84,7 @@ impl Notices {
     }
 
     /// Clears `notices`.
+    #[inline]
     pub(crate) fn clear(&self, notices: u32) {
         self.0.fetch_and(!notices, Relaxed);
     }
@@ -98,6 +101,7 @@ pub struct Bell<'a> {
 
 impl Bell<'_> {
     /// Has it been rung since?
+    #[inline]
     #[must_use]
     pub fn has_rung(&self) -> bool {
         self.word.load(Relaxed) != self.heard
@@ -115,6 +119,7 @@ pub struct Bells<'a> {
 
 impl Bells<'_> {
     /// Has one of them been rung?
+    #[inline]
     #[must_use]
     pub fn have_rung(&self) -> bool {
         [self.shared, self.own].into_iter().flatten().any(|bell| bell.has_rung())
@@ -122,6 +127,7 @@ impl Bells<'_> {
 }
 
 /// Step 1 of a sleeper: reads a bell.
+#[inline]
 pub(crate) fn listen(bell: &AtomicU32) -> u32 {
     // ORDER(W2): pairs with W1; read before checking again, so that a ring in between ends the sleep at once.
     bell.load(order!(W2: Acquire))
@@ -129,6 +135,7 @@ pub(crate) fn listen(bell: &AtomicU32) -> u32 {
 
 /// Step 3 of a sleeper: the check that follows sees everything that was stored before, and the waker of a later store
 /// sees the announcement. False if the kernel could not guarantee that; the sleep must then be short.
+#[inline]
 pub(crate) fn barrier<K: Kernel>(wakers: FenceMode, kernel: &K) -> bool {
     // ORDER(W6): pairs with W5 and W7.
     #[cfg(loom)]
@@ -165,12 +172,14 @@ pub(crate) fn fence_before_look() {
 }
 
 /// Step 3 of a waker: a sleeper's epoch.
+#[inline]
 pub(crate) fn epoch_of(epoch: &AtomicU32) -> u32 {
     // ORDER(W9): pairs with W8; the mode that is read next belongs to this epoch or to a later one.
     epoch.load(order!(W9: Acquire))
 }
 
 /// How to wake a sleeper whose epoch was just read; `None` if it is awake.
+#[inline]
 pub(crate) fn mode_of(epoch: u32, mode: &AtomicU32) -> Option<SleepMode> {
     if epoch.is_multiple_of(2) {
         return None;
@@ -180,17 +189,20 @@ pub(crate) fn mode_of(epoch: u32, mode: &AtomicU32) -> Option<SleepMode> {
 }
 
 /// Step 4 of a waker: rings a bell, and wakes up to `count_max` of the threads that wait on it.
+#[inline]
 pub(crate) fn ring<K: Kernel>(bell: &AtomicU32, count_max: u32, kernel: &K) {
     change(bell);
     kernel.wake(bell, count_max);
 }
 
 /// The same for the own bell of a data thread of this process.
+#[inline]
 pub(crate) fn ring_own<K: Kernel>(bell: &AtomicU32, kernel: &K) {
     change(bell);
     kernel.wake_own(bell);
 }
 
+#[inline]
 fn change(bell: &AtomicU32) {
     // ORDER(W1): pairs with W2; the thread that this wakes, or keeps awake, sees what was stored before.
     bell.fetch_add(1, order!(W1: Release));
@@ -207,21 +219,25 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     /// A sleeper that is awake, with this epoch (rounded down to an even one).
+    #[inline]
     pub(crate) fn new(epoch: u32) -> Self {
         Self { epoch: epoch & !1, cap_ns: SLEEP_CAP_NS, unsure_cap_ns: UNSURE_SLEEP_CAP_NS }
     }
 
     /// Its epoch.
+    #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
     }
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
+    #[inline]
     pub(crate) fn set_cap(&mut self, cap_ns: u64) {
         self.cap_ns = cap_ns;
     }
 
     /// Step 2: makes the epoch in `word` odd. An earlier announcement must have been retracted, and the mode stored.
+    #[inline]
     pub(crate) fn announce(&mut self, word: &AtomicU32) {
         debug_assert!(self.epoch.is_multiple_of(2), "no earlier announcement");
         self.epoch = self.epoch.wrapping_add(1);
@@ -230,6 +246,7 @@ impl Sleeper {
     }
 
     /// Step 6: makes the epoch even, if it is odd.
+    #[inline]
     pub(crate) fn retract(&mut self, word: &AtomicU32) {
         if !self.epoch.is_multiple_of(2) {
             self.epoch = self.epoch.wrapping_add(1);
@@ -239,6 +256,7 @@ impl Sleeper {
 
     /// Step 5: waits until a bell rings, or `limit_ns` or the cap has passed; may return early. `is_sure` is the
     /// barrier's answer.
+    #[inline]
     pub(crate) fn sleep<K: Kernel>(
         &self,
         bells: Bells<'_>,
@@ -258,6 +276,7 @@ impl Sleeper {
 
     /// After a sleep: was what the sleeper waits for found only because the cap had passed? `is_found` says whether it
     /// is there. If a bell has rung as well, the cap and the bell only crossed.
+    #[inline]
     pub(crate) fn is_cap_find(&mut self, slept: Slept, bells: Bells<'_>, is_found: bool) -> bool {
         self.unsure_cap_ns = match slept {
             Slept::Unsure if !is_found => (2 * self.unsure_cap_ns).min(UNSURE_SLEEP_CAP_MAX_NS),
@@ -280,6 +299,7 @@ pub(crate) enum Slept {
     Unsure,
 }
 
+#[inline]
 fn rings_soon(bells: Bells<'_>) -> bool {
     for _ in 0..10_000 {
         if bells.have_rung() {

@@ -40,6 +40,7 @@ impl Handoff {
     /// Takes the lock for the thread with number `own`: the kernel's number of this thread, if the kernel will let this
     /// thread hand the lock over, otherwise [`OF_NOBODY`]. If another thread holds the lock, calls `wait` with the
     /// word: true says that the kernel has handed the lock to this thread, false to try again.
+    #[inline]
     pub fn lock(&self, own: u32, wait: impl Fn(&AtomicU32) -> bool) {
         // ORDER(F1): pairs with F2; makes what the last holder wrote visible. A lock that the kernel
         // hands over needs no ordering: the system calls of both threads order their accesses.

@@ -16,6 +16,7 @@ use crate::{fence_at, order};
 /// Payload bytes of each message of [`BareRing`].
 pub const BARE_BYTES: usize = 48;
 
+#[inline]
 fn wait_for(word: &AtomicU64, value: u64) {
     while word.load(Relaxed) != value {}
     // ORDER(Y2): pairs with Y1; what was stored before the word is visible after it.
@@ -71,7 +72,8 @@ pub struct BareRing {
     slots: Slots,
     memory: Region,
     receivers: u64,
-    batch: u64,
+    /// A receiver stores its cursor at each message whose number has none of these bits.
+    within_batch: u64,
 }
 
 impl BareRing {
@@ -88,16 +90,19 @@ impl BareRing {
     #[must_use]
     pub fn new(memory: &Region, slots: usize, receivers: usize) -> Self {
         let ring = Slots::at_offset(memory, 4096 * (receivers + 1), slots as u64);
-        let batch = (slots as u64 / 8).max(1);
-        Self { slots: ring, memory: memory.clone(), receivers: receivers as u64, batch }
+        // A power of two, as `slots` is.
+        let within_batch = (slots as u64 / 8).max(1) - 1;
+        Self { slots: ring, memory: memory.clone(), receivers: receivers as u64, within_batch }
     }
 
+    #[inline]
     fn cursor(&self, receiver: u64) -> &AtomicU64 {
         #[expect(clippy::cast_possible_truncation, reason = "a handful of receivers")]
         let page = receiver as usize;
         self.memory.word64(4096 * (page + 1))
     }
 
+    #[inline]
     fn slowest(&self) -> u64 {
         let cursors = (0..self.receivers).map(|receiver| self.cursor(receiver).load(Relaxed));
         let slowest = cursors.min().unwrap_or(u64::MAX);
@@ -175,7 +180,7 @@ impl BareRing {
             let (head, last) = ends_of(&slot.payload(BARE_BYTES, Access::Read));
             assert!(head == number, "message {head} where {number} was due");
             sum = sum.wrapping_add(last);
-            if (number + 1).is_multiple_of(self.batch) {
+            if (number + 1) & self.within_batch == 0 {
                 self.cursor(receiver).store(number + 1, order!(Y1: Release));
             }
         }
@@ -239,12 +244,14 @@ impl BareBuffers {
         Self { memory: memory.clone(), store, bytes, buffers: buffers as u64 }
     }
 
+    #[inline]
     fn flag(&self, number: u64) -> &AtomicU64 {
         #[expect(clippy::cast_possible_truncation, reason = "below 256")]
         let index = (number % self.buffers) as usize;
         self.memory.word64(4096 + 128 * index)
     }
 
+    #[inline]
     fn buffer(&self, number: u64, access: Access) -> Payload {
         let position = (number % self.buffers) * self.bytes.next_multiple_of(64) as u64;
         self.store.payload(position, self.bytes as u64, access).expect("own memory")
@@ -316,6 +323,7 @@ impl LineWalk {
         Self { memory: memory.clone(), lines }
     }
 
+    #[inline]
     fn line(&self, index: usize) -> &AtomicU64 {
         self.memory.word64(index * WALK_STRIDE_BYTES)
     }

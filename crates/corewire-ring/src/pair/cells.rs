@@ -67,22 +67,26 @@ impl Cells {
     }
 
     /// Bytes of a cell.
+    #[inline]
     pub(super) fn cell_bytes(&self) -> u64 {
         self.cell_bytes
     }
 
     /// Whether a message of `total` bytes goes through a pipe.
+    #[inline]
     pub(super) fn is_long(&self, total: u64) -> bool {
         // Short messages need none of these words, which may be in no cache.
         total > PIPE_BYTES && total > self.pipe_cells * self.cell_bytes
     }
 
     /// Selects the cells for long messages from now on: the cells that were used last, or all in turn.
+    #[inline]
     pub(super) fn take_recent(&mut self, takes_recent: bool) {
         self.takes_recent = takes_recent;
     }
 
     /// The memory of a fragment.
+    #[inline]
     pub(super) fn payload(&self, room: Room) -> Payload {
         self.store.payload_at(room.offset.into(), room.bytes.into(), Access::Write)
     }
@@ -111,6 +115,7 @@ impl Holding {
     }
 
     /// Bytes that the peer could get now although it gives nothing back.
+    #[inline]
     pub(super) fn room(&self, cells: &Cells) -> u64 {
         let (held, free) = (self.held.len() as u64, cells.free.len() as u64);
         // One cell goes from the free ones to the held ones at a time, as long as more are free.
@@ -140,6 +145,7 @@ impl Holding {
     }
 
     /// The peer has finished with the slots below `cursor`: gives back cells that no other slot names.
+    #[inline]
     pub(super) fn give_back(&mut self, cursor: u64, cells: &mut Cells) {
         while let Some(held) = self.held.front()
             && held.last.is_none_or(|last| last < cursor)
@@ -150,6 +156,7 @@ impl Holding {
     }
 
     /// The peer is gone: gives back everything.
+    #[inline]
     pub(super) fn give_back_all(&mut self, cells: &mut Cells) {
         cells.free.extend(self.held.drain(..).map(|held| held.cell));
     }

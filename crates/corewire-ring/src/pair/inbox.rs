@@ -137,6 +137,7 @@ impl Inbox {
     }
 
     /// Resets the row's shared words to their initial state. Must be called before the peer knows the row.
+    #[inline]
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
         own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
@@ -148,6 +149,7 @@ impl Inbox {
     }
 
     /// Stores what was received in the row's counters.
+    #[inline]
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
         self.received
@@ -155,6 +157,7 @@ impl Inbox {
     }
 
     /// Publishes whether the sender must announce messages.
+    #[inline]
     pub(super) fn set_state(&self, state: PairState) {
         self.state.store(state as u32, Relaxed);
     }
@@ -170,12 +173,14 @@ impl Inbox {
     }
 
     /// Loads the lines that the next message will need.
+    #[inline]
     pub(super) fn keep_warm(&self) {
         let _ = self.is_ready();
         let _ = self.state.load(Relaxed);
     }
 
     /// The ring, if it has one.
+    #[inline]
     pub(super) fn slots(&self) -> Option<&Slots> {
         self.slots.as_ref()
     }
@@ -253,17 +258,20 @@ impl Inbox {
     }
 
     /// The peer's segment.
+    #[inline]
     pub(super) fn peer(&self) -> &EndpointMemory {
         &self.peer
     }
 
     /// The position of the next slot to read.
+    #[inline]
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
     /// Opens the short path for messages of `source`; [`CLOSED`] closes it.
+    #[inline]
     pub(super) fn open(&mut self, source: u64) {
         self.source = source;
         self.set_within();
@@ -275,18 +283,21 @@ impl Inbox {
         self.source
     }
 
+    #[inline]
     fn set_within(&mut self) {
         let goes_the_long_way = self.left > 0 || self.source == CLOSED;
         self.within = if goes_the_long_way { u64::MAX } else { 0 };
     }
 
     /// Is it in the middle of a message?
+    #[inline]
     #[must_use]
     pub fn is_within(&self) -> bool {
         self.left > 0
     }
 
     /// Looks for a ring, if it has none. True if it now has one.
+    #[inline]
     pub(super) fn find_ring(&mut self) -> Result<bool, PairViolation> {
         if self.slots.is_some() {
             return Ok(true);
@@ -421,6 +432,7 @@ impl Inbox {
     }
 
     /// The message in the block that `slot` names.
+    #[inline]
     fn block(
         &self,
         slot: Slot<'_>,
@@ -450,21 +462,25 @@ impl Inbox {
     }
 
     /// From now on the peer may send messages in blocks.
+    #[inline]
     pub(super) fn set_kept(&mut self, kept: Kept) {
         self.kept = Some(Box::new(kept));
     }
 
     /// May the peer send messages in blocks?
+    #[inline]
     pub(super) fn has_kept(&self) -> bool {
         self.kept.is_some()
     }
 
     /// The peer's heap.
+    #[inline]
     pub(super) fn heap(&self) -> &Store {
         &self.heap
     }
 
     /// Whether the peer waits for room, and how.
+    #[inline]
     pub(super) fn blocked(&self) -> &Word32 {
         &self.blocked
     }
@@ -530,6 +546,7 @@ impl Inbox {
         self.pass_fragment(arrival)
     }
 
+    #[inline]
     fn pass_fragment(&mut self, arrival: &Arrival) -> bool {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
@@ -545,11 +562,13 @@ impl Inbox {
     }
 
     /// Counts a message of `bytes` bytes that did not come through the ring.
+    #[inline]
     pub(super) fn count_beside(&mut self, bytes: u64) {
         self.received.add_beside(bytes);
     }
 
     /// Moves past the ring's last slot: there is no ring until the peer assigns another.
+    #[inline]
     pub(super) fn pass_end(&mut self) {
         self.next += 1;
         self.received.skip(1);
@@ -557,6 +576,7 @@ impl Inbox {
     }
 
     /// The processor of the sender when it last began to wait for room, or woke a peer; a hint.
+    #[inline]
     pub(super) fn sender_cpu(&self) -> u32 {
         self.cpu.load(Relaxed)
     }
@@ -564,6 +584,7 @@ impl Inbox {
     /// Stores the cursor, if it has moved. If the peer waits for that, returns how to wake it. Checks this once in
     /// three quarters of the ring, or half of a cell, since a wake-up for less costs more than it gains; and always
     /// if `looks` is set.
+    #[inline]
     pub(super) fn publish_cursor(&mut self, looks: bool) -> Option<SleepMode> {
         self.publish_at = self.next + self.batch_slots;
         let is_much =
@@ -607,6 +628,7 @@ const LENGTH_BITS: u64 = 0xff;
 
 /// The meaning of a first slot of this kind with these flags, and whether its payload lies in a cell. `None` if there
 /// is no such slot.
+#[inline]
 fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
     match (kind?, flags) {
         (SlotKind::Inline | SlotKind::Cell | SlotKind::Block, _) => {

@@ -112,27 +112,32 @@ impl Outbox {
     }
 
     /// Stores what was sent in the row's counters.
+    #[inline]
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::SentMessages, PeerCounter::SentBytes];
         self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// This endpoint's row at the peer.
+    #[inline]
     pub(super) fn row_there(&self) -> u32 {
         self.row_there
     }
 
     /// The position of the next slot to write.
+    #[inline]
     pub(super) fn head(&self) -> u64 {
         self.head
     }
 
     /// The position of the first slot that the peer has not passed.
+    #[inline]
     pub(super) fn cursor(&self) -> u64 {
         self.cursor.load(Relaxed)
     }
 
     /// The peer's doorbell.
+    #[inline]
     pub(super) fn doorbell(&self) -> &Word32 {
         self.activity.doorbell()
     }
@@ -145,6 +150,7 @@ impl Outbox {
     }
 
     /// Loads the lines that the next message will need.
+    #[inline]
     pub(super) fn keep_warm(&self) {
         let _ = self.state.load(Relaxed);
         let _ = self.word.load(Relaxed);
@@ -155,29 +161,34 @@ impl Outbox {
     }
 
     /// Are there `count` free slots?
+    #[inline]
     pub(super) fn has_slots(&self, count: u64) -> bool {
         self.head + count <= self.limit
     }
 
     /// May this peer have room in a cell for a fragment of any length, of a message of `total` bytes? The rest of the
     /// cell that it is filling was too short for the caller.
+    #[inline]
     pub(super) fn may_have_cell(&mut self, total: u64, cells: &mut Cells) -> bool {
         self.holding.find(u64::MAX, total, cells).is_some()
     }
 
     /// The longest message in cells for which there is room, by the cursor as last read.
+    #[inline]
     pub(super) fn cell_room(&self, cells: &Cells) -> u64 {
         let slots = self.limit.saturating_sub(self.head);
         self.holding.room(cells).min(slots * cells.cell_bytes())
     }
 
     /// Is its ring being taken back?
+    #[inline]
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.end.is_some()
     }
 
     /// Has the peer read everything, as far as is known?
+    #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.passed == self.head
@@ -240,6 +251,7 @@ impl Outbox {
     }
 
     /// As [`Outbox::try_send_inline`], for something that is not a message.
+    #[inline]
     pub(super) fn try_send_beside(&mut self, envelope: &Envelope, bytes: &[u8]) -> bool {
         let is_sent = self.try_send_inline(envelope, bytes);
         if is_sent {
@@ -249,11 +261,13 @@ impl Outbox {
     }
 
     /// Counts a message of `bytes` bytes that did not go through the ring.
+    #[inline]
     pub(super) fn count_beside(&mut self, bytes: u64) {
         self.sent.add_beside(bytes);
     }
 
     /// As [`Outbox::try_send_inline`], for a message that takes several slots. The first slot is published last.
+    #[inline]
     fn send_in_slots(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let before = envelope.immediate_bytes();
         let (first, rest) = message.split_at(HEAD_BYTES - before);
@@ -288,6 +302,7 @@ impl Outbox {
 
     /// Sends the next fragment of a message, as long as the room allows; `sent` bytes precede it. Returns its length in
     /// bytes: 0 if there is no room.
+    #[inline]
     pub(super) fn send_fragment(
         &mut self,
         envelope: &Envelope,
@@ -328,6 +343,7 @@ impl Outbox {
 
     /// Publishes a message of `total` bytes that lies in a block of this endpoint's heap: `place` names it. False if
     /// there is no slot.
+    #[inline]
     pub(super) fn send_block(&mut self, envelope: &Envelope, place: u64, total: u64) -> bool {
         if self.head >= self.limit {
             return false;
@@ -354,6 +370,7 @@ impl Outbox {
     }
 
     /// Must the message be announced to the receiver?
+    #[inline]
     pub(super) fn must_announce(&self) -> bool {
         if self.is_fenced {
             doorbell::fence_after_store(true);
@@ -388,6 +405,7 @@ impl Outbox {
     }
 
     /// Wakes the peer, by its bell or its descriptor.
+    #[inline]
     pub(super) fn wake<H: Host>(&self, row_here: u32, mode: SleepMode, host: &H) {
         if mode == SleepMode::Descriptor {
             return host.control().wake_descriptor(row_here);
@@ -397,6 +415,7 @@ impl Outbox {
 
     /// Reads the peer's cursor, takes back the room that it has freed, and sets a new limit. The slow half of every
     /// claim. If the peer has read the ring's end, returns the ring.
+    #[inline]
     pub(super) fn refresh(&mut self, cells: &mut Cells) -> Result<Option<u64>, PairViolation> {
         let Some(ring) = self.ring else { return Ok(None) };
         // ORDER(P4): pairs with P3; the peer's reads are done before the slots and cells are written
@@ -421,6 +440,7 @@ impl Outbox {
     }
 
     /// Assigns ring `ring`, which no peer reads.
+    #[inline]
     pub(super) fn assign(&mut self, ring: u64, slots: Slots) {
         for position in 0..slots.count() {
             slots.at(position).stamp().store(0, Relaxed);
@@ -435,6 +455,7 @@ impl Outbox {
     }
 
     /// Begins to take its ring back: writes an end into the ring. False if there is no slot for that.
+    #[inline]
     pub(super) fn end_ring(&mut self) -> bool {
         if self.head >= self.limit || !self.has_ring() {
             return false;
@@ -452,6 +473,7 @@ impl Outbox {
     }
 
     /// The peer is gone: gives back its cells, and returns its ring.
+    #[inline]
     pub(super) fn close(&mut self, cells: &mut Cells) -> Option<u64> {
         self.holding.give_back_all(cells);
         let ring = self.ring;
@@ -459,6 +481,7 @@ impl Outbox {
         ring
     }
 
+    #[inline]
     fn forget_ring(&mut self) {
         self.ring = None;
         self.end = None;

@@ -27,12 +27,14 @@ impl Traffic {
     }
 
     /// Counts one message of `bytes` bytes that had no slot of its own.
+    #[inline]
     pub(super) fn add_beside(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.others = self.others.wrapping_sub(1);
     }
 
     /// A slot of `bytes` bytes that was counted as a message was none.
+    #[inline]
     pub(super) fn take_back(&mut self, bytes: u64) {
         self.bytes -= bytes;
         self.others = self.others.wrapping_add(1);
@@ -46,6 +48,7 @@ impl Traffic {
 
     /// Stores both in counters that only this thread writes, if they have changed. `position` is that of the next
     /// slot.
+    #[inline]
     pub(super) fn publish(&mut self, position: u64, counters: [&AtomicU64; 2]) {
         let now = [position.wrapping_sub(self.others), self.bytes];
         if now != self.published {

@@ -123,6 +123,7 @@ impl Watch {
     }
 
     /// Checks the rest of this round until a pair is ready, whose turn it then is. False if no pair is left.
+    #[inline]
     pub(super) fn turn_in_round(&mut self, polls: u64) -> bool {
         while self.round_next < self.count {
             self.round_next += 1;
@@ -135,6 +136,7 @@ impl Watch {
     }
 
     /// Begins a round.
+    #[inline]
     pub(super) fn begin_round(&mut self) {
         self.round_next = 0;
     }
@@ -157,6 +159,7 @@ impl Watch {
     }
 
     /// The row of the pair that last had a message.
+    #[inline]
     pub(super) fn current_row(&self) -> u32 {
         self.heads[self.turn].row()
     }
@@ -168,6 +171,7 @@ impl Watch {
     }
 
     /// The place of `row`, if it is watched.
+    #[inline]
     pub(super) fn place(&self, row: u32) -> Option<usize> {
         let place = *self.places.get(row as usize)?;
         (place != NOWHERE).then_some(place.into())
@@ -175,6 +179,7 @@ impl Watch {
 
     /// Watches `row`, which is not watched yet and whose position is that of `head`; as a guest if no place is left.
     /// Returns its place.
+    #[inline]
     pub(super) fn seat(&mut self, row: u32, head: Head) -> usize {
         let place = if self.count < WATCHED_MAX { self.count } else { GUEST };
         if place == GUEST {
@@ -188,11 +193,13 @@ impl Watch {
     }
 
     /// Removes the guest.
+    #[inline]
     pub(super) fn dismiss_guest(&mut self) {
         self.forget(GUEST);
     }
 
     /// Replaces the head of `row` with `head`, if `row` is watched.
+    #[inline]
     pub(super) fn renew(&mut self, row: u32, head: Head) {
         if let Some(place) = self.place(row) {
             let Head { tick, is_found, .. } = self.heads[place];
@@ -201,6 +208,7 @@ impl Watch {
     }
 
     /// Stops watching `row`.
+    #[inline]
     pub(super) fn remove(&mut self, row: u32) {
         let Some(place) = self.place(row) else { return };
         if place == GUEST {
@@ -213,23 +221,27 @@ impl Watch {
     }
 
     /// Gives the turn to the pair at `place`, which need not have a message.
+    #[inline]
     pub(super) fn visit(&mut self, place: usize) {
         self.turn_began = self.heads[place].expected;
         self.turn = place;
     }
 
     /// A head that is never ready.
+    #[inline]
     pub(super) fn nobody(&self) -> Head {
         self.nobody.clone()
     }
 
     /// Makes one hot pair not hot, and returns its row.
+    #[inline]
     pub(super) fn next_hot(&mut self) -> Option<u32> {
         let place = self.chill(self.hot.checked_sub(1)?);
         Some(self.heads[place].row)
     }
 
     /// Makes the next pair hot that had a message and is not hot.
+    #[inline]
     pub(super) fn next_found(&mut self, polls: u64) -> Option<Found> {
         if !self.has_found {
             return None;
@@ -257,6 +269,7 @@ impl Watch {
     }
 
     /// Makes one hot pair not hot that has had no message for long, if there are more hot pairs than are kept.
+    #[inline]
     pub(super) fn next_idle(&mut self, polls: u64) -> Option<u32> {
         if self.hot <= HOT_KEPT {
             return None;
@@ -266,11 +279,13 @@ impl Watch {
         Some(self.heads[place].row)
     }
 
+    #[inline]
     fn is_idle(&self, place: usize, polls: u64) -> bool {
         polls >= self.heads[place].tick + COLD_AFTER
     }
 
     /// Makes the pair at `place` hot.
+    #[inline]
     fn heat(&mut self, place: usize) -> Found {
         self.heads[place].is_found = false;
         self.swap(place, self.hot);
@@ -279,6 +294,7 @@ impl Watch {
     }
 
     /// Makes the pair at `place` not hot. Returns its new place.
+    #[inline]
     fn chill(&mut self, place: usize) -> usize {
         if place >= self.hot {
             return place;
@@ -289,6 +305,7 @@ impl Watch {
         self.hot
     }
 
+    #[inline]
     fn swap(&mut self, one: usize, other: usize) {
         self.heads.swap(one, other);
         for place in [one, other] {
@@ -297,6 +314,7 @@ impl Watch {
     }
 
     /// Records the place of the row at `place`.
+    #[inline]
     fn note(&mut self, place: usize) {
         if let Some(entry) = self.places.get_mut(self.heads[place].row as usize) {
             *entry = u8::try_from(place).unwrap_or(NOWHERE);
@@ -304,6 +322,7 @@ impl Watch {
     }
 
     /// Empties `place`.
+    #[inline]
     fn forget(&mut self, place: usize) {
         let head = core::mem::replace(&mut self.heads[place], self.nobody.clone());
         if let Some(entry) = self.places.get_mut(head.row as usize) {
@@ -335,6 +354,7 @@ pub(super) struct Head {
 
 impl Head {
     /// A head that is never ready.
+    #[inline]
     fn nobody(memory: &EndpointMemory) -> Self {
         let slots = memory.slots(0).expect("an endpoint has a ring");
         // SAFETY: the endpoint's own memory, which it keeps.
@@ -344,6 +364,7 @@ impl Head {
     }
 
     /// The current position of the pair. `None` if it has no ring, or is held.
+    #[inline]
     pub(super) fn of(inbox: &Inbox) -> Option<Self> {
         let position = inbox.next();
         // SAFETY: the inbox keeps the peer's memory, in which all its rings lie. It lives until its peer is removed, which

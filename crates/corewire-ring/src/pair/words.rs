@@ -17,96 +17,112 @@ pub struct EndpointMemory {
 
 impl EndpointMemory {
     /// The words of `segment`, whose header gave `sizes`.
+    #[inline]
     #[must_use]
     pub fn new(segment: Region, sizes: EndpointSizes) -> Self {
         Self { segment, sizes }
     }
 
     /// Sizes and offsets.
+    #[inline]
     #[must_use]
     pub fn sizes(&self) -> &EndpointSizes {
         &self.sizes
     }
 
     /// Odd while the owner sleeps.
+    #[inline]
     #[must_use]
     pub fn sleeping(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_SLEEPING)
     }
 
     /// How to wake it.
+    #[inline]
     #[must_use]
     pub fn mode(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_MODE)
     }
 
     /// Whether it waits for room, and how.
+    #[inline]
     #[must_use]
     pub fn blocked(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_BLOCKED)
     }
 
     /// Its processor when it began to wait for room.
+    #[inline]
     #[must_use]
     pub fn cpu(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_CPU)
     }
 
     /// Is the pair of `row` polled?
+    #[inline]
     #[must_use]
     pub fn state(&self, row: u32) -> Word32 {
         self.segment.keep32(self.sizes.row_offset(row) + at::ROW_STATE)
     }
 
     /// Which ring carries messages to the peer of `row`.
+    #[inline]
     #[must_use]
     pub fn ring(&self, row: u32) -> Word64 {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_RING)
     }
 
     /// Number of slots of the pair of `row` that its receiver has finished with.
+    #[inline]
     #[must_use]
     pub fn cursor(&self, row: u32) -> Word64 {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_CURSOR)
     }
 
     /// What the owner copies of the message that the peer of `row` pulls.
+    #[inline]
     #[must_use]
     pub fn helped(&self, row: u32) -> Word64 {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_HELPED)
     }
 
     /// What the owner copies of the message of the peer of `row` that it pulls.
+    #[inline]
     #[must_use]
     pub fn pulled(&self, row: u32) -> Word64 {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_PULLED)
     }
 
     /// The number of the valid offer of this index, or 0.
+    #[inline]
     #[must_use]
     pub fn offer(&self, index: u16) -> &AtomicU64 {
         self.segment.word64(self.sizes.offer_offset(index))
     }
 
     /// The same, as a handle to keep.
+    #[inline]
     #[must_use]
     pub fn keep_offer(&self, index: u16) -> Word64 {
         self.segment.keep64(self.sizes.offer_offset(index))
     }
 
     /// Why the owner could last not copy from a peer's memory.
+    #[inline]
     #[must_use]
     pub fn refusal(&self) -> &AtomicU64 {
         self.segment.word64(at::ENDPOINT_REFUSAL)
     }
 
     /// A counter.
+    #[inline]
     #[must_use]
     pub fn counter(&self, counter: EndpointCounter) -> &AtomicU64 {
         self.segment.word64(at::ENDPOINT_COUNTERS + 8 * counter as usize)
     }
 
     /// A counter of the peer of `row`.
+    #[inline]
     #[must_use]
     pub fn peer_counter(&self, row: u32, counter: PeerCounter) -> &AtomicU64 {
         let counters = self.sizes.row_offset(row) + at::ROW_COUNTERS;
@@ -114,12 +130,14 @@ impl EndpointMemory {
     }
 
     /// Adds one to a counter that only this thread writes.
+    #[inline]
     pub(super) fn count(&self, counter: EndpointCounter) {
         let counter = self.counter(counter);
         counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// The slots of a ring; `None` if there is no such ring.
+    #[inline]
     #[must_use]
     pub fn slots(&self, ring: u64) -> Option<Slots> {
         let offset = usize::try_from(self.sizes.ring_offset(ring)).ok()?;
@@ -131,6 +149,7 @@ impl EndpointMemory {
     ///
     /// # Panics
     /// If there is no such row.
+    #[inline]
     #[must_use]
     pub fn releases(&self, row: u32) -> Region {
         let offset = usize::try_from(self.sizes.releases_offset(row)).unwrap_or(usize::MAX);
@@ -138,12 +157,14 @@ impl EndpointMemory {
     }
 
     /// The heap.
+    #[inline]
     #[must_use]
     pub fn heap(&self) -> Store {
         Store::new(&self.segment, self.sizes.heap_offset(), self.sizes.heap_bytes())
     }
 
     /// The cells.
+    #[inline]
     #[must_use]
     pub fn cells(&self) -> Store {
         Store::new(&self.segment, self.sizes.cells_offset(), self.sizes.cells_bytes())
@@ -160,6 +181,7 @@ pub struct Activity {
 
 impl Activity {
     /// The words of `page`.
+    #[inline]
     #[must_use]
     pub fn new(page: Region) -> Self {
         let (summary, doorbell) = (page.keep64(at::SUMMARY), page.keep32(at::DOORBELL));
@@ -174,18 +196,21 @@ impl Activity {
     }
 
     /// One bit for each row with activity.
+    #[inline]
     #[must_use]
     pub fn word(&self, index: u32) -> &AtomicU64 {
         self.page.word64(at::ACTIVE + 8 * index as usize)
     }
 
     /// The same, as a handle to keep.
+    #[inline]
     #[must_use]
     pub fn keep_word(&self, index: u32) -> Word64 {
         self.page.keep64(at::ACTIVE + 8 * index as usize)
     }
 
     /// Changes when the owner, asleep, must check.
+    #[inline]
     #[must_use]
     pub fn doorbell(&self) -> &Word32 {
         &self.doorbell

@@ -64,12 +64,14 @@ pub struct Region {
 
 impl Region {
     /// Bytes of the region.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The part of `bytes` bytes from `offset`; `None` if it reaches beyond the region.
+    #[inline]
     #[must_use]
     pub fn part(&self, offset: usize, bytes: usize) -> Option<Self> {
         let end = offset.checked_add(bytes)?;
@@ -84,6 +86,7 @@ impl Region {
     ///
     /// # Panics
     /// If it lies outside or is not aligned. Offsets are computed locally, never read from a peer.
+    #[inline]
     #[must_use]
     pub fn word64(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: inside and aligned, as `word_at` has checked; mapped while `self` lives.
@@ -94,6 +97,7 @@ impl Region {
     ///
     /// # Panics
     /// If it lies outside or is not aligned. Offsets are computed locally, never read from a peer.
+    #[inline]
     #[must_use]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: inside and aligned, as `word_at` has checked; mapped while `self` lives.
@@ -104,6 +108,7 @@ impl Region {
     ///
     /// # Panics
     /// As [`Region::word32`].
+    #[inline]
     #[must_use]
     pub fn keep32(&self, offset: usize) -> Word32 {
         Word32 { at: self.word_at(offset, 4), _keep: Arc::clone(&self.keep) }
@@ -113,6 +118,7 @@ impl Region {
     ///
     /// # Panics
     /// As [`Region::word64`].
+    #[inline]
     #[must_use]
     pub fn keep64(&self, offset: usize) -> Word64 {
         Word64 { at: self.word_at(offset, 8), _keep: Arc::clone(&self.keep) }

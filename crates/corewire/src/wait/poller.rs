@@ -103,11 +103,13 @@ pub(crate) struct Polls {
 
 impl Polls {
     /// The polls of a wait that lasts at most `limit_ns` nanoseconds.
+    #[inline]
     pub(crate) fn within(limit_ns: u64) -> Self {
         Self { limit_ns: limit_ns.min(YIELDS_NS), paused: 0, yielding_since_ns: 0, is_last: false }
     }
 
     /// Whether it has let other threads run.
+    #[inline]
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielding_since_ns != 0
     }
@@ -219,6 +221,7 @@ impl Poller {
     }
 
     /// Whether a peer that handles a large message is waited for. Not for longer than the whole wait.
+    #[inline]
     fn may_poll_longer(&self, polls: &Polls) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let limit_ns = polls.limit_ns as f64;
@@ -243,6 +246,7 @@ impl Poller {
     }
 
     /// Number of pauses in a wait. If the last waits for room slept, the next ones poll less.
+    #[inline]
     fn pauses_left(&self) -> u32 {
         let shift = if self.backs_off { (self.in_vain % 64).min(31) } else { 0 };
         self.pauses >> shift
@@ -280,6 +284,7 @@ impl Poller {
     }
 
     /// To be called before a sleep.
+    #[inline]
     pub(crate) fn sleeps(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
         self.handling = 0;
