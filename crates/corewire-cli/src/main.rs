@@ -52,7 +52,7 @@ Examples:
   corewire receive log --lines | grep error
   corewire serve upper -- tr a-z A-Z
   echo hello | corewire call upper
-  corewire call calculator multiply '[[6, 7]]'
+  corewire call calculator sum '[[6, 7]]'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died, 4 a service replied
 with an error.";

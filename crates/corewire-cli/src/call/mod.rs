@@ -20,11 +20,11 @@ const EXAMPLES: &str = "\
 Examples:
   echo hello | corewire call upper
   corewire call sum < disk.img
-  corewire call calculator multiply '{\"numbers\": {\"left\": 6, \"right\": 7}}'
-  corewire call calculator multiply '[[6, 7]]' --driver sock
+  corewire call calculator multiply '{\"p\": {\"left\": 6, \"right\": 7}}'
+  corewire call calculator sum '[[6, 7]]' --driver sock
   corewire call calculator --interface
-  corewire call calculator --events served --count 10
-  corewire call store open '{\"path\": \"a.txt\"}' --copy-to -\n\
+  corewire call calculator --events noted --count 10
+  corewire call files open '{\"name\": \"a.txt\"}' --copy-to -\n\
 \n\
 Without METHOD, all of standard input is one request to an endpoint, such as one that \
 `corewire serve` creates. With METHOD, the service NAME is asked for its interface, and \
@@ -158,4 +158,65 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 
 fn driver(text: &str) -> Result<Driver, String> {
     text.parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use corewire_idl::form::Route;
+    use corewire_idl::{Check, Source, json};
+
+    /// The words of a command, of which those in single quotes may have spaces; without a comment.
+    fn words(command: &str) -> Vec<&str> {
+        let parts = command.split('\'').enumerate().flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        parts.take_while(|&word| word != "#").collect()
+    }
+
+    #[test]
+    fn what_help_and_documents_ask_the_example_services_they_have() {
+        let examples = [
+            ("calculator", include_str!("../../../../examples/calculator/calculator.if")),
+            ("files", include_str!("../../../../examples/file_server/files.if")),
+        ];
+        let examples = examples.map(|(name, text)| {
+            let checked = Check::new(Source::new(name, text)).run().into_result();
+            (name, checked.unwrap().0)
+        });
+        let mut found = 0;
+        for text in [
+            super::EXAMPLES,
+            crate::EXAMPLES,
+            include_str!("../../../../docs/commands.md"),
+            include_str!("../../../../docs/interfaces.md"),
+        ] {
+            for line in text.lines() {
+                let words = words(line);
+                let ["corewire", "call", name, method, arguments @ ..] = &words[..] else {
+                    continue;
+                };
+                let of_example = examples.iter().find(|(example, _)| example == name);
+                let Some((_, interface)) = of_example else { continue };
+                found += 1;
+                if let Some(option) = method.strip_prefix("--") {
+                    let event = arguments.first().filter(|word| !word.starts_with('-'));
+                    let is_sent = |name: &&str| {
+                        let sent = interface.message(name);
+                        sent.is_some_and(|it| {
+                            it.wires.iter().any(|w| w.direction == Route::ToClient)
+                        })
+                    };
+                    assert!(option == "interface" || event.is_none_or(is_sent), "{line}");
+                    continue;
+                }
+                let message = interface.message(method).unwrap();
+                let wire = message.wires.iter().find(|wire| wire.direction != Route::ToClient);
+                let value = serde_json::from_str(arguments[0]).unwrap();
+                let encoded = json::encode(interface, message, wire.unwrap(), &value);
+                assert!(encoded.is_ok(), "{line}: {}", encoded.unwrap_err());
+            }
+        }
+        assert!(found >= 9, "{found} commands");
+    }
 }
