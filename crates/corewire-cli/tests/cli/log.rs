@@ -76,7 +76,7 @@ fn a_newcomer_says_who_does_not_answer_and_ends_in_time() {
     let members = [stay(&scratch), stay(&scratch)];
     let silent = [format!("process {} does not answer", members[0].id()), "answer: 1".to_owned()];
     for (member, silent) in members.iter().zip(silent) {
-        member.signal(Signal::STOP);
+        member.stop();
         let refused = scratch.run("log orders --timeout 2");
         member.signal(Signal::CONT);
         refused.expect_code(1);
@@ -101,7 +101,7 @@ fn lines_that_are_not_decided_end_in_time_while_the_input_is_open() {
     std::thread::park_timeout(Duration::from_millis(2500));
     input.write_all(b"one\n").unwrap();
     eventually(|| members(&scratch).iter().filter(|one| one["decided"] == 1).count() == 3);
-    others.iter().for_each(|other| other.signal(Signal::STOP));
+    others.iter().for_each(|other| other.stop());
     let began = Instant::now();
     input.write_all(b"two\n").unwrap();
     let done = running.finish();

@@ -53,7 +53,7 @@ fn processes_that_are_stopped_are_shown_and_delay_nobody() {
     let _live: Vec<_> = names("live", 20).iter().map(start).collect();
     eventually(|| scratch.run("ls --json").json().as_array().unwrap().len() == 23);
     for process in &stopped {
-        process.signal(Signal::STOP);
+        process.stop();
     }
     let timed = |args: &str| {
         let began = std::time::Instant::now();

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Bytes of the note of one who waits for a channel.
@@ -91,11 +92,22 @@ pub(crate) struct Finished {
     pub(crate) errors: String,
 }
 
+/// Stops a process, and waits until none of its threads runs any more.
+pub(crate) fn stop(child: &Child) {
+    let process = Pid::from_child(child);
+    kill_process(process, Signal::STOP).unwrap();
+    waitid(WaitId::Pid(process), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).unwrap();
+}
+
 impl Running {
     /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, signal).unwrap();
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it.
+    pub(crate) fn stop(&self) {
+        stop(&self.child);
     }
 
     /// The number of its process.

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::desk::{self, Serving, announce};
-use crate::scratch::{Finished, Running, Scratch, eventually, line};
+use crate::scratch::{Finished, Running, Scratch, eventually, line, stop};
 
 /// `corewire call` with these words, and then one argument that may have spaces.
 fn call(scratch: &Scratch, words: &str, arguments: &Value) -> Finished {
@@ -102,7 +102,7 @@ fn standard_error_says_where_events_are_missing() {
     let serving = Serving::start(&scratch.runtime(), "desk");
     let mut slow = Running::start_unread(&mut scratch.command("call desk --events"));
     await_clients(&scratch, 1);
-    slow.signal(Signal::STOP);
+    slow.stop();
     let sent = 5000;
     let long = json!({ "line": "x".repeat(1000) });
     for number in 0..sent {
@@ -269,8 +269,7 @@ fn a_call_learns_that_its_service_died() {
         // The request has arrived.
         bell.finish().expect_code(0);
         eventually(|| service(&scratch, "desk")["bindings"] == 2);
-        let process = rustix::process::Pid::from_child(&server);
-        rustix::process::kill_process(process, Signal::STOP).unwrap();
+        stop(&server);
         let rows = scratch.run("ls --json").json();
         let silent = json!({
             "kind": "silent", "name": "desk", "is_endpoint": false, "is_service": true,

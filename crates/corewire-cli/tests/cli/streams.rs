@@ -353,7 +353,7 @@ fn a_second_signal_ends_a_sender_at_once() {
     let receivers = || scratch.run("ls --json").json()[0]["receivers"].as_u64();
     eventually(|| receivers() == Some(1));
     // A stopped receiver never makes room.
-    receiver.signal(Signal::STOP);
+    receiver.stop();
     sender.signal(Signal::INT);
     sender.signal(Signal::TERM);
     let signal = sender.finish().status.signal();
@@ -389,7 +389,7 @@ fn a_receiver_that_comes_late_begins_with_the_oldest_message() {
     let scratch = Scratch::new("late");
     let receiver = Running::start(&mut scratch.command("receive log --lines"));
     scratch.await_waiters(1);
-    receiver.signal(Signal::STOP);
+    receiver.stop();
     let (sender, mut input) = start_sender(&scratch, "send log --lines --overwrite");
     input.write_all(b"one\ntwo\n").unwrap();
     eventually(|| scratch.run("ls --json").json()[0]["sent"] == 2);
