@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use corewire_study::usage;
+use corewire_study::{harness, usage};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::access::Use;
@@ -95,17 +95,8 @@ enum Command {
     Study(study::Args),
 }
 
-/// A thread that panics ends the program, instead of leaving it without what the thread did.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
-}
-
 fn main() -> ExitCode {
-    abort_on_panic();
+    harness::program::abort_on_panic();
     // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let parsed = usage::with_negative_numbers(Cli::command()).try_get_matches();

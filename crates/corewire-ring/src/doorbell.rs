@@ -135,7 +135,6 @@ pub(crate) fn listen(bell: &AtomicU32) -> u32 {
 
 /// Step 3 of a sleeper: the check that follows sees everything that was stored before, and the waker of a later store
 /// sees the announcement. False if the kernel could not guarantee that; the sleep must then be short.
-#[inline]
 pub(crate) fn barrier<K: Kernel>(wakers: FenceMode, kernel: &K) -> bool {
     // ORDER(W6): pairs with W5 and W7.
     #[cfg(loom)]
@@ -189,14 +188,12 @@ pub(crate) fn mode_of(epoch: u32, mode: &AtomicU32) -> Option<SleepMode> {
 }
 
 /// Step 4 of a waker: rings a bell, and wakes up to `count_max` of the threads that wait on it.
-#[inline]
 pub(crate) fn ring<K: Kernel>(bell: &AtomicU32, count_max: u32, kernel: &K) {
     change(bell);
     kernel.wake(bell, count_max);
 }
 
 /// The same for the own bell of a data thread of this process.
-#[inline]
 pub(crate) fn ring_own<K: Kernel>(bell: &AtomicU32, kernel: &K) {
     change(bell);
     kernel.wake_own(bell);
@@ -256,7 +253,6 @@ impl Sleeper {
 
     /// Step 5: waits until a bell rings, or `limit_ns` or the cap has passed; may return early. `is_sure` is the
     /// barrier's answer.
-    #[inline]
     pub(crate) fn sleep<K: Kernel>(
         &self,
         bells: Bells<'_>,

@@ -89,6 +89,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    corewire_study::harness::program::abort_on_panic();
     let command = usage::with_negative_numbers(Cli::command());
     let command = match command.try_get_matches().and_then(|it| Cli::from_arg_matches(&it)) {
         Ok(cli) => cli.command,

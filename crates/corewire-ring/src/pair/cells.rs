@@ -156,7 +156,6 @@ impl Holding {
     }
 
     /// The peer is gone: gives back everything.
-    #[inline]
     pub(super) fn give_back_all(&mut self, cells: &mut Cells) {
         cells.free.extend(self.held.drain(..).map(|held| held.cell));
     }

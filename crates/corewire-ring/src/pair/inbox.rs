@@ -137,7 +137,6 @@ impl Inbox {
     }
 
     /// Resets the row's shared words to their initial state. Must be called before the peer knows the row.
-    #[inline]
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
         own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
@@ -462,7 +461,6 @@ impl Inbox {
     }
 
     /// From now on the peer may send messages in blocks.
-    #[inline]
     pub(super) fn set_kept(&mut self, kept: Kept) {
         self.kept = Some(Box::new(kept));
     }
@@ -568,7 +566,6 @@ impl Inbox {
     }
 
     /// Moves past the ring's last slot: there is no ring until the peer assigns another.
-    #[inline]
     pub(super) fn pass_end(&mut self) {
         self.next += 1;
         self.received.skip(1);

@@ -405,7 +405,6 @@ impl Outbox {
     }
 
     /// Wakes the peer, by its bell or its descriptor.
-    #[inline]
     pub(super) fn wake<H: Host>(&self, row_here: u32, mode: SleepMode, host: &H) {
         if mode == SleepMode::Descriptor {
             return host.control().wake_descriptor(row_here);
@@ -440,7 +439,6 @@ impl Outbox {
     }
 
     /// Assigns ring `ring`, which no peer reads.
-    #[inline]
     pub(super) fn assign(&mut self, ring: u64, slots: Slots) {
         for position in 0..slots.count() {
             slots.at(position).stamp().store(0, Relaxed);
@@ -455,7 +453,6 @@ impl Outbox {
     }
 
     /// Begins to take its ring back: writes an end into the ring. False if there is no slot for that.
-    #[inline]
     pub(super) fn end_ring(&mut self) -> bool {
         if self.head >= self.limit || !self.has_ring() {
             return false;
@@ -473,7 +470,6 @@ impl Outbox {
     }
 
     /// The peer is gone: gives back its cells, and returns its ring.
-    #[inline]
     pub(super) fn close(&mut self, cells: &mut Cells) -> Option<u64> {
         self.holding.give_back_all(cells);
         let ring = self.ring;
@@ -481,7 +477,6 @@ impl Outbox {
         ring
     }
 
-    #[inline]
     fn forget_ring(&mut self) {
         self.ring = None;
         self.end = None;

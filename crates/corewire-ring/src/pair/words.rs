@@ -108,7 +108,6 @@ impl EndpointMemory {
     }
 
     /// Why the owner could last not copy from a peer's memory.
-    #[inline]
     #[must_use]
     pub fn refusal(&self) -> &AtomicU64 {
         self.segment.word64(at::ENDPOINT_REFUSAL)

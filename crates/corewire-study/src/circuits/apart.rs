@@ -9,15 +9,14 @@
 //!  3           client   monitor 0   monitor 1   monitor 2   service
 //! ```
 //!
-//! Each of these lines has monitors and a service, in a domain, of its own. Only one line is used at a time: the processes
-//! of the others sleep.
+//! The service is on the processor behind the last monitor's; this is for three monitors. Each of these lines has monitors and a
+//! service of its own, in a domain of its own. Only one line is used at a time: the processes of the others sleep.
 
 use std::ops::Range;
 
 use corewire_bind::{Bind, Driver, MonitorAt, Serve};
 use corewire_layout::circuit::NodeId;
 use corewire_monitor::{Asking, Monitor, Options};
-use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
 use super::Parties;
@@ -27,6 +26,7 @@ use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::failure::{Doing, Failure};
 use crate::harness::board::READY;
 use crate::harness::crew::Crew;
+use crate::harness::places::Pinned;
 use crate::harness::program::Program;
 use crate::harness::role::{Role, Worker};
 use crate::harness::setup::Setup;
@@ -52,8 +52,7 @@ pub struct Apart {
     /// By the number of monitors. Dropped before the processes are killed.
     chains: Vec<Chain>,
     cpus: Vec<usize>,
-    /// What this thread could use before.
-    allowed: Vec<usize>,
+    _pinned: Pinned,
     _crew: Crew,
 }
 
@@ -77,7 +76,6 @@ impl Apart {
         clients: usize,
         cpus: &[usize],
     ) -> Result<Self, Failure> {
-        let allowed = processor::allowed().doing("ask for processors")?;
         let cpus = &cpus[..processors(monitors)];
         let of_service = cpus[monitors + 1];
         let mut parts = Vec::new();
@@ -96,7 +94,7 @@ impl Apart {
             crew.add_worker(role, &Part { monitors, does })?;
         }
         crew.await_ready()?;
-        processor::pin_to(cpus[0]).doing(format_args!("keep to processor {}", cpus[0]))?;
+        let pinned = Pinned::to(cpus[0])?;
         let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
         let direct = Client::bind(&domains[0], SERVICE, &bind).doing("bind")?;
         let mut chains = vec![Chain { clients: vec![direct], here: Side::default() }];
@@ -109,7 +107,7 @@ impl Apart {
             }
             chains.push(Chain { clients: bind_all(domain, clients)?, here: Side::default() });
         }
-        Ok(Self { chains, cpus: cpus.to_vec(), allowed, _crew: crew })
+        Ok(Self { chains, cpus: cpus.to_vec(), _pinned: pinned, _crew: crew })
     }
 }
 
@@ -125,12 +123,6 @@ impl Parties for Apart {
         format!(
             "a process each: client on processor {client}, monitors {monitors}, service {service}"
         )
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _ = processor::keep_to(&self.allowed);
     }
 }
 

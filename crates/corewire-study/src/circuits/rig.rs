@@ -31,6 +31,7 @@ use super::many::bind_all;
 use super::printed::Printed;
 use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::failure::{Doing, Failure};
+use crate::harness::places::Pinned;
 
 /// Monitors on the way of the thesis' protocol: its two hops.
 pub const PRINTED_MONITORS: usize = 2;
@@ -48,8 +49,7 @@ pub struct Rig {
     phase: Arc<AtomicU64>,
     other: Option<JoinHandle<Result<(), Failure>>>,
     cpus: [usize; 2],
-    /// What this thread could use before.
-    allowed: Vec<usize>,
+    _pinned: Pinned,
 }
 
 impl Rig {
@@ -64,7 +64,6 @@ impl Rig {
         clients: usize,
         cpus: [usize; 2],
     ) -> Result<Self, Failure> {
-        let allowed = processor::allowed().doing("ask for processors")?;
         let mut chains = Vec::new();
         let mut others = Vec::new();
         // The service of direct calls is at index 0.
@@ -88,12 +87,12 @@ impl Rig {
         others.push(Side { printed: there, ..Side::default() });
         let phase = Arc::new(AtomicU64::new(REST));
         let seen = Arc::clone(&phase);
+        let pinned = Pinned::to(cpus[0])?;
         let other = std::thread::spawn(move || {
             processor::pin_to(cpus[1]).doing(format_args!("keep to processor {}", cpus[1]))?;
             turn_others(&mut others, &seen)
         });
-        processor::pin_to(cpus[0]).doing(format_args!("keep to processor {}", cpus[0]))?;
-        Ok(Self { chains, printed, phase, other: Some(other), cpus, allowed })
+        Ok(Self { chains, printed, phase, other: Some(other), cpus, _pinned: pinned })
     }
 
     /// Calls by the thesis' protocol through [`PRINTED_MONITORS`], with its type at this index.
@@ -156,7 +155,6 @@ impl Drop for Rig {
         if let Some(other) = self.other.take() {
             let _ = other.join();
         }
-        let _ = processor::keep_to(&self.allowed);
     }
 }
 

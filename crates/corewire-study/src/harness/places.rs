@@ -76,6 +76,30 @@ impl Places {
     }
 }
 
+/// Keeps this thread to one processor. When it is dropped, the thread may use those that it could use before.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<usize>,
+}
+
+impl Pinned {
+    /// Keeps this thread to processor `cpu`.
+    ///
+    /// # Errors
+    /// If there is no such processor, or this process may not use it.
+    pub fn to(cpu: usize) -> Result<Self, Failure> {
+        let before = processor::allowed().doing("ask for processors")?;
+        processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = processor::keep_to(&self.before);
+    }
+}
+
 /// Waits a moment in a loop that polls: yields the processor if there are too few of them.
 #[inline(always)]
 pub fn relax(must_yield: bool) {

@@ -10,3 +10,12 @@ pub struct Program {
     /// Fails if the user wants an end.
     pub check: fn() -> Result<(), Failure>,
 }
+
+/// From now on a thread that panics ends the program. Without that, others may wait for ever for what it would have done.
+pub fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}

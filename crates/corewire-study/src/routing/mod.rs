@@ -2,7 +2,7 @@
 //!
 //! | measured | beside |
 //! |---|---|
-//! | the thesis' ten types of messages through one to four monitors, each party polling on a core of its own | the same without monitors; the thesis' protocol as it is printed, over the same rings |
+//! | the thesis' ten types of messages through one to four monitors, all parties polling, in two threads | the same without monitors; the thesis' protocol as it is printed, over the same rings |
 //! | 8 bytes in the thesis' placement: client and monitor on one core, monitor and service on another | the parts of the way; a relay of SEQPACKET sockets; D-Bus |
 //! | the same against how long monitors poll | |
 //! | channels and bytes for 4 to 256 processes, counted | without circuits |

@@ -28,7 +28,7 @@ pub(crate) struct Results {
     /// Number of rounds of alternating blocks.
     pub(crate) rounds: u64,
     pub(crate) machine: Machine,
-    /// Round trips of the thesis' types, every party polling on a core of its own.
+    /// Round trips of the thesis' types, all parties polling, in two threads.
     pub(crate) types: Vec<TypeOf>,
     /// What a bare line took from core to core meanwhile.
     pub(crate) line_ns: [f64; 2],
