@@ -12,19 +12,15 @@
 //! The service is on the processor behind the last monitor's; this is for three monitors. Each of these lines has monitors and a
 //! service of its own, in a domain of its own. Only one line is used at a time: the processes of the others sleep.
 
-use std::ops::Range;
-
-use corewire_bind::{Bind, Driver, MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Asking, Monitor, Options};
+use corewire_bind::{Bind, Driver, Serve};
+use corewire_monitor::Asking;
 use serde::{Deserialize, Serialize};
 
 use super::Parties;
 use super::chain::{Chain, Side, domain_at, table};
-use super::many::bind_all;
-use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
+use super::many::{bind_all, node, run_monitor, run_service};
+use crate::calls::{Client, PATIENCE, SERVICE};
 use crate::failure::{Doing, Failure};
-use crate::harness::board::READY;
 use crate::harness::crew::Crew;
 use crate::harness::places::Pinned;
 use crate::harness::program::Program;
@@ -99,7 +95,7 @@ impl Apart {
         let direct = Client::bind(&domains[0], SERVICE, &bind).doing("bind")?;
         let mut chains = vec![Chain { clients: vec![direct], here: Side::default() }];
         for (way, domain) in domains.iter().enumerate().skip(1) {
-            let nodes = nodes(0..way)?;
+            let nodes = (0..way).map(node).collect::<Result<Vec<_>, _>>()?;
             if way > 1 {
                 let mut asking =
                     Asking::connect(domain, nodes[0], PATIENCE).doing("ask a monitor")?;
@@ -134,26 +130,10 @@ pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
     let Part { monitors, does } = part;
     let domain = domain_at(worker.directory(), &monitors.to_string())?;
     match does {
-        Does::Monitor(number) => {
-            let options = Options::new(nodes(number..number + 1)?[0]);
-            let mut monitor = Monitor::start(domain, options).doing("start a monitor")?;
-            worker.reach(READY);
-            monitor.run().doing("run a monitor")
-        }
+        Does::Monitor(number) => run_monitor(worker, domain, number),
         Does::Serve(clients) => {
-            let last = monitors.checked_sub(1).map(|last| MonitorAt::default().number(last));
-            let serve = Serve::default().clients(clients).monitor(last);
-            let server = Server::with(&domain, SERVICE, Echo::default(), serve);
-            let mut server = server.doing("create a service")?;
-            worker.reach(READY);
-            loop {
-                server.serve_one().doing("serve")?;
-            }
+            let serve = Serve::default().clients(clients);
+            run_service(worker, &domain, SERVICE, serve, monitors.checked_sub(1))
         }
     }
-}
-
-fn nodes(numbers: Range<usize>) -> Result<Vec<NodeId>, Failure> {
-    let nodes: Option<Vec<_>> = numbers.clone().map(NodeId::new).collect();
-    nodes.ok_or_else(|| Failure::other(format!("{} monitors are too many", numbers.end)))
 }

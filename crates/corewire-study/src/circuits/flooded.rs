@@ -7,8 +7,8 @@ use corewire::Domain;
 use corewire_bind::{Bind, Driver, MonitorAt, Serve};
 use serde::{Deserialize, Serialize};
 
-use super::many::{MONITORS, run_monitor};
-use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
+use super::many::{MONITORS, run_monitor, run_service};
+use crate::calls::{Client, PATIENCE, SERVICE};
 use crate::failure::{Doing, Failure};
 use crate::harness::board::READY;
 use crate::harness::places::Places;
@@ -56,16 +56,10 @@ pub struct Flooded {
 pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
     let domain = worker.domain()?;
     match part {
-        Part::Monitor(number) => run_monitor(worker, number),
+        Part::Monitor(number) => run_monitor(worker, domain, number),
         Part::Service(is_streamed) => {
             let name = if is_streamed { STREAMED } else { SERVICE };
-            let serve = Serve::default().monitor(Some(MonitorAt::default().number(MONITORS - 1)));
-            let server = Server::with(&domain, name, Echo::default(), serve);
-            let mut server = server.doing("create a service")?;
-            worker.reach(READY);
-            loop {
-                server.serve_one().doing("serve")?;
-            }
+            run_service(worker, &domain, name, Serve::default(), Some(MONITORS - 1))
         }
         Part::Flood => {
             let mut client = bind(&domain, STREAMED)?;

@@ -70,26 +70,37 @@ pub const IDLE: usize = 1000;
 pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
     let domain = worker.domain()?;
     match part {
-        Part::Monitor(number) => run_monitor(worker, number),
+        Part::Monitor(number) => run_monitor(worker, domain, number),
         Part::Service(clients) => {
-            let monitor = Some(MonitorAt::default().number(MONITORS - 1));
-            let serve = Serve::default().clients(clients).monitor(monitor);
-            let server = Server::with(&domain, SERVICE, Echo::default(), serve);
-            let mut server = server.doing("create a service")?;
-            worker.reach(READY);
-            loop {
-                server.serve_one().doing("serve")?;
-            }
+            let serve = Serve::default().clients(clients);
+            run_service(worker, &domain, SERVICE, serve, Some(MONITORS - 1))
         }
     }
 }
 
 /// A worker that is a monitor.
-pub(super) fn run_monitor(worker: &Worker, number: usize) -> Result<(), Failure> {
-    let options = Options::new(node(number)?);
-    let mut monitor = Monitor::start(worker.domain()?, options).doing("start a monitor")?;
+pub(super) fn run_monitor(worker: &Worker, domain: Domain, number: usize) -> Result<(), Failure> {
+    let mut monitor =
+        Monitor::start(domain, Options::new(node(number)?)).doing("start a monitor")?;
     worker.reach(READY);
     monitor.run().doing("run a monitor")
+}
+
+/// A worker that is a service of this name, at a monitor or at none.
+pub(super) fn run_service(
+    worker: &Worker,
+    domain: &Domain,
+    name: &str,
+    serve: Serve,
+    monitor: Option<usize>,
+) -> Result<(), Failure> {
+    let serve = serve.monitor(monitor.map(|number| MonitorAt::default().number(number)));
+    let server = Server::with(domain, name, Echo::default(), serve);
+    let mut server = server.doing("create a service")?;
+    worker.reach(READY);
+    loop {
+        server.serve_one().doing("serve")?;
+    }
 }
 
 /// Binds `count` clients, and unbinds them.
@@ -190,7 +201,7 @@ fn await_count(domain: &Domain, count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn node(number: usize) -> Result<NodeId, Failure> {
+pub(super) fn node(number: usize) -> Result<NodeId, Failure> {
     NodeId::new(number).ok_or_else(|| Failure::other(format!("monitor {number}")))
 }
 

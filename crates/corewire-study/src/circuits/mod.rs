@@ -26,10 +26,8 @@ use self::apart::Apart;
 use self::chain::Chain;
 use self::rig::Rig;
 use crate::failure::{Doing, Failure};
-use crate::harness::crew::Crew;
 use crate::harness::program::Program;
 use crate::harness::role::Role;
-use crate::harness::setup::Setup;
 
 /// Clients, monitors and services of the ways that are compared.
 pub trait Parties: Debug {
@@ -41,23 +39,6 @@ pub trait Parties: Debug {
 
     /// Where the parties are, in words.
     fn placement(&self) -> String;
-}
-
-/// A rig, and the directory of its domains.
-#[derive(Debug)]
-struct Alone {
-    rig: Rig,
-    _crew: Crew,
-}
-
-impl Parties for Alone {
-    fn chain(&mut self, monitors: usize) -> &mut Chain {
-        self.rig.chain(monitors)
-    }
-
-    fn placement(&self) -> String {
-        self.rig.placement()
-    }
 }
 
 /// Starts a direct client, and chains of one to `monitors` monitors with so many clients of one service each: as processes
@@ -76,11 +57,7 @@ pub fn start<F>(
         _ if cpus.len() >= apart::processors(monitors) => {
             Ok(Box::new(Apart::start(program, role, monitors, clients, &cpus)?))
         }
-        [one, other, ..] => {
-            let crew = Setup::new(program, 0).crew()?;
-            let rig = Rig::start(crew.directory(), monitors, clients, [one, other])?;
-            Ok(Box::new(Alone { rig, _crew: crew }))
-        }
+        [one, other, ..] => Ok(Box::new(Rig::start(program, monitors, clients, [one, other])?)),
         _ => Err(Failure::other("circuits are measured between two processors; there is one")),
     }
 }

@@ -13,7 +13,6 @@
 //! looks at the other parties of the thread, which find nothing. This thread looks at its service until the request has
 //! come, and then at its client.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -31,7 +30,10 @@ use super::many::bind_all;
 use super::printed::Printed;
 use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::failure::{Doing, Failure};
+use crate::harness::crew::Crew;
 use crate::harness::places::Pinned;
+use crate::harness::program::Program;
+use crate::harness::setup::Setup;
 
 /// Monitors on the way of the thesis' protocol: its two hops.
 pub const PRINTED_MONITORS: usize = 2;
@@ -50,20 +52,24 @@ pub struct Rig {
     other: Option<JoinHandle<Result<(), Failure>>>,
     cpus: [usize; 2],
     _pinned: Pinned,
+    /// Has the directory of the domains.
+    _crew: Crew,
 }
 
 impl Rig {
-    /// Starts chains of one to `monitors` monitors in domains below `directory`, each with so many clients of one service,
+    /// Starts chains of one to `monitors` monitors in domains of their own, each with so many clients of one service,
     /// and pins this thread and the other one.
     ///
     /// # Errors
     /// If a party cannot be started.
     pub fn start(
-        directory: &Path,
+        program: Program,
         monitors: usize,
         clients: usize,
         cpus: [usize; 2],
     ) -> Result<Self, Failure> {
+        let crew = Setup::new(program, 0).crew()?;
+        let directory = crew.directory();
         let mut chains = Vec::new();
         let mut others = Vec::new();
         // The service of direct calls is at index 0.
@@ -92,7 +98,7 @@ impl Rig {
             processor::pin_to(cpus[1]).doing(format_args!("keep to processor {}", cpus[1]))?;
             turn_others(&mut others, &seen)
         });
-        Ok(Self { chains, printed, phase, other: Some(other), cpus, _pinned: pinned })
+        Ok(Self { chains, printed, phase, other: Some(other), cpus, _pinned: pinned, _crew: crew })
     }
 
     /// Calls by the thesis' protocol through [`PRINTED_MONITORS`], with its type at this index.

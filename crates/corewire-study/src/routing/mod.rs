@@ -21,7 +21,6 @@ use corewire_study::calls::types::TYPES;
 use corewire_study::circuits::rig::Rig;
 use corewire_study::harness::distance::median_line_ns;
 use corewire_study::harness::rounds::alternate;
-use corewire_study::harness::setup::Setup;
 use corewire_study::harness::statistics::{Spread, median};
 
 pub(crate) use placed::ROLE;
@@ -115,8 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Round trips of all types, in alternating blocks.
 fn types(cpus: [usize; 2], rounds: u64) -> Result<Vec<TypeOf>, Failure> {
-    let crew = Setup::new(PROGRAM, 0).crew()?;
-    let mut rig = Rig::start(crew.directory(), MONITORS, 1, cpus)?;
+    let mut rig = Rig::start(PROGRAM, MONITORS, 1, cpus)?;
     // Direct, through monitors, and as printed.
     let ways = MONITORS + 2;
     let mut sizes = vec![Block::new(); TYPES.len() * ways];
