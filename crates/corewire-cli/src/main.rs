@@ -8,7 +8,6 @@ mod call;
 mod circuits;
 mod doctor;
 mod failure;
-mod fan_out;
 mod idl;
 mod input;
 mod log;
@@ -47,7 +46,6 @@ static ALLOCATOR: corewire_os::allocations::Counting = corewire_os::allocations:
 
 const EXAMPLES: &str = "\
 Examples:
-  corewire fan-out disk.img --receivers 3
   tail -f log | corewire send log --lines
   corewire receive log --lines | grep error
   corewire serve upper -- tr a-z A-Z
@@ -73,9 +71,6 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    FanOut(fan_out::Args),
-    #[command(hide = true)]
-    FanOutReceiver(fan_out::ReceiverArgs),
     Send(send::Args),
     Receive(receive::Args),
     Serve(serve::Args),
@@ -129,13 +124,10 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Receive(_) | Command::Circuits(_) | Command::Trace(_) => Use::Joins,
         Command::Routes(_) | Command::Ls(_) | Command::Top(_) => Use::Joins,
         Command::Metrics(_) | Command::Doctor(_) => Use::Joins,
-        Command::FanOut(_) | Command::FanOutReceiver(_) | Command::Bench(_) => Use::Nothing,
-        Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
+        Command::Bench(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
     };
     access::choose_owner(owner, name, does)?;
     match command {
-        Command::FanOut(args) => fan_out::run(&args),
-        Command::FanOutReceiver(args) => fan_out::run_receiver(&args),
         Command::Send(args) => send::run(&args),
         Command::Receive(args) => receive::run(&args),
         Command::Serve(args) => serve::run(&args),
@@ -181,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_usage_error_is_one_line_that_says_where_to_read_more() {
-        let error = Cli::try_parse_from(["corewire", "fan-out"]).unwrap_err();
+        let error = Cli::try_parse_from(["corewire", "receive"]).unwrap_err();
         let failure = refuse(&error).unwrap_err();
         assert_eq!(failure.code, 2);
         assert!(!failure.message.contains('\n'), "{}", failure.message);

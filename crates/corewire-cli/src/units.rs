@@ -65,13 +65,6 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a positive number, rounded, with separators between thousands.
-pub(crate) fn grouped_rounded(number: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let whole = number.round() as u64;
-    grouped(whole)
-}
-
 /// `count` of something: `1 receiver`, `3 receivers`.
 pub(crate) fn counted(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
@@ -108,7 +101,6 @@ mod tests {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped_rounded(1999.6), "2,000");
     }
 
     #[test]

@@ -234,7 +234,6 @@ fn each_command_takes_an_owner_or_says_why_not() {
         ("bench latency", none),
         ("study zimp", none),
         ("model broadcast", none),
-        (&format!("fan-out {file} --receivers 1"), none),
         (&format!("idl check {file}"), none),
     ];
     for (command, why) in commands {

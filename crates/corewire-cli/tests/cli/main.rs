@@ -5,7 +5,6 @@ mod calls;
 mod circuits;
 mod containers;
 mod desk;
-mod fan_out;
 mod files;
 mod idl;
 mod live;

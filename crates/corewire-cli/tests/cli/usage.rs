@@ -9,14 +9,6 @@ fn wrong_usage_is_one_line_and_code_2() {
     let scratch = Scratch::new("usage");
     let cases = [
         ("frob", "frob"),
-        ("fan-out", "--receivers"),
-        ("fan-out /etc/hostname --receivers 0", "1..=1024"),
-        ("fan-out /etc/hostname --receivers 5000", "1..=1024"),
-        ("fan-out /etc/hostname --receivers three", "three"),
-        ("fan-out /etc/hostname --receivers 3 --chunk 0", "1 byte to 256 MiB"),
-        ("fan-out /etc/hostname --receivers 3 --chunk 1T", "unknown unit"),
-        ("fan-out /no/such/file --receivers 3", "/no/such/file"),
-        ("fan-out / --receivers 3", "not a regular file"),
         ("send", "CHANNEL"),
         ("send a/b", "'/' is not allowed"),
         ("send .hidden", "'.' is not allowed"),
@@ -37,7 +29,6 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("send log --access users:me", "not the number of a user"),
         ("send log --access group:no-such-group", "no-such-group"),
         ("send log --owner 5", "--owner"),
-        ("--owner 5 fan-out /etc/hostname", "--receivers"),
         ("ls --owner me", "not the number of a user"),
         ("receive a*b", "'*' is not allowed"),
         ("receive log --count 0", "count"),
@@ -64,9 +55,6 @@ fn wrong_usage_is_one_line_and_code_2() {
         done.expect_line(2, word);
         assert!(done.output.is_empty(), "{args}: {}", done.text());
     }
-    let empty = scratch.file(b"");
-    let done = Running::start(scratch.command("fan-out --receivers 1").arg(empty)).finish();
-    done.expect_line(2, "empty");
     let name = "x".repeat(101);
     scratch.run(&format!("receive {name}")).expect_line(2, "at most 100");
     let mut command = scratch.command("ls");
@@ -81,7 +69,6 @@ fn every_command_has_help_with_an_example() {
     let scratch = Scratch::new("help");
     for command in [
         "",
-        "fan-out",
         "send",
         "receive",
         "bench latency",

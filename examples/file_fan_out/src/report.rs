@@ -5,24 +5,24 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::Cores;
-use super::passes::Measured;
-use super::protocol::SMALL_BYTES;
+use crate::Cores;
 use crate::failure::Failure;
-use crate::{table, units};
+use crate::passes::Measured;
+use crate::protocol::SMALL_BYTES;
+use crate::text::{self, decimal, grouped};
 
 /// What the machine allows, measured in the same run.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Baselines {
+pub(crate) struct Baselines {
     /// Time of one cache line from core to core; `None` where it could not be measured.
-    pub(super) raw_line_one_way_ns: Option<f64>,
+    pub(crate) raw_line_one_way_ns: Option<f64>,
     /// Speed of the plain copy of one core.
-    pub(super) copy_gb_per_s: f64,
+    pub(crate) copy_gb_per_s: f64,
 }
 
 /// All results. `--json` prints this object.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     file: String,
     bytes: u64,
     chunk_bytes: usize,
@@ -55,7 +55,7 @@ struct Row {
 }
 
 impl Report {
-    pub(super) fn new(
+    pub(crate) fn new(
         file: &Path,
         content: &[u8],
         chunk_bytes: usize,
@@ -83,7 +83,7 @@ impl Report {
         let receivers: Vec<_> = (0..measured.pids.len()).map(row).collect();
         let whole_ns = round.whole_ns() as f64;
         Self {
-            file: units::printable(&file.to_string_lossy()),
+            file: text::printable(&file.to_string_lossy()),
             bytes,
             chunk_bytes,
             cores,
@@ -100,7 +100,7 @@ impl Report {
     }
 
     /// Fails if any receiver got wrong bytes.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.receivers.iter().find(|row| !(row.sha256_is_right && row.sum_is_right)) {
             None => Ok(()),
             Some(Row { receiver, .. }) => {
@@ -110,22 +110,22 @@ impl Report {
     }
 
     /// The table, with the notes that explain it.
-    pub(super) fn to_text(&self) -> String {
-        let mut text = format!(
+    pub(crate) fn to_text(&self) -> String {
+        let mut all = format!(
             "{}\n{} bytes to {}, in chunks of {}\n\n",
             self.file,
-            units::grouped(self.bytes),
-            units::counted(self.receivers.len(), "receiver", "receivers"),
-            units::size(self.chunk_bytes as u64),
+            grouped(self.bytes as f64),
+            text::counted(self.receivers.len(), "receiver"),
+            text::size(self.chunk_bytes),
         );
-        text.push_str(&self.table());
-        text.push('\n');
+        all.push_str(&self.table());
+        all.push('\n');
         let mut line = |name: &str, value: String, unit: &str, what: String| {
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{name:<11}{value:>7} {unit:<4}  {what}");
+            let _ = writeln!(all, "{name:<11}{value:>7} {unit:<4}  {what}");
         };
         line("delivered", decimal(self.delivered_gb_per_s), "GB/s", self.delivery());
-        let buffers = units::size(self.chunk_bytes as u64);
+        let buffers = text::size(self.chunk_bytes);
         let copy = format!("one core, the best over 2 to 256 buffers of {buffers}");
         line("plain copy", decimal(self.baselines.copy_gb_per_s), "GB/s", copy);
         match self.baselines.raw_line_one_way_ns {
@@ -138,8 +138,8 @@ impl Report {
         let pace =
             format!("from one {}-byte message to the next, for p50 and p99", self.latency_bytes);
         line("pace", (self.latency_pace_ns / 1000).to_string(), "us", pace);
-        text.push_str(&self.notes());
-        text
+        all.push_str(&self.notes());
+        all
     }
 
     fn delivery(&self) -> String {
@@ -155,7 +155,7 @@ impl Report {
         if !self.is_oversubscribed {
             return format!("\nEach of {processes} processes had a core of its own.\n");
         }
-        let on = units::counted(cores, "core", "cores");
+        let on = text::counted(cores, "core");
         format!(
             "\noversubscribed: {processes} processes on {on}. They take turns, so that latency is\n\
              mostly the time until a receiver gets a core, and no match for the raw line.\n"
@@ -163,37 +163,20 @@ impl Report {
     }
 
     fn table(&self) -> String {
-        let columns = [
-            ("receiver", true),
-            ("bytes", true),
-            ("GB/s", true),
-            ("messages/s", true),
-            ("max lag", true),
-            ("p50 us", true),
-            ("p99 us", true),
-            ("SHA-256", false),
-        ];
+        let titles =
+            ["receiver", "bytes", "GB/s", "messages/s", "max lag", "p50 us", "p99 us", "SHA-256"];
         let cells = |row: &Row| {
             vec![
                 row.receiver.to_string(),
-                units::grouped(row.bytes),
+                grouped(row.bytes as f64),
                 decimal(row.gb_per_s),
-                units::grouped_rounded(row.messages_per_s),
-                units::grouped(row.lag_max),
+                grouped(row.messages_per_s),
+                grouped(row.lag_max as f64),
                 decimal(row.latency_p50_ns as f64 / 1e3),
                 decimal(row.latency_p99_ns as f64 / 1e3),
                 if row.sha256_is_right && row.sum_is_right { "ok" } else { "WRONG" }.to_owned(),
             ]
         };
-        table::render(&columns, &self.receivers.iter().map(cells).collect::<Vec<_>>())
-    }
-}
-
-/// A positive number with about three significant digits.
-fn decimal(number: f64) -> String {
-    match number {
-        ..10.0 => format!("{number:.2}"),
-        10.0..100.0 => format!("{number:.1}"),
-        _ => units::grouped_rounded(number),
+        text::table(&titles, &self.receivers.iter().map(cells).collect::<Vec<_>>())
     }
 }

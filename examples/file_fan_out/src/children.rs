@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use corewire::Sender;
 
-use super::protocol::Report;
+use crate::args::RECEIVE;
 use crate::failure::Failure;
+use crate::protocol::Report;
 
 /// Interval at which the parent checks whether a receiver has died, while it waits for all to join.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// All receiver processes of a run. On drop, the processes that still run are killed.
-pub(super) struct Receivers(Vec<ReceiverProcess>);
+pub(crate) struct Receivers(Vec<ReceiverProcess>);
 
 /// One receiver process.
 struct ReceiverProcess {
@@ -27,15 +28,13 @@ struct ReceiverProcess {
 
 impl Receivers {
     /// Starts `count` receivers. Receiver `i` runs on processor `pins[i]`, if there is such an entry.
-    pub(super) fn start(directory: &Path, count: usize, pins: &[usize]) -> Result<Self, Failure> {
+    pub(crate) fn start(directory: &Path, count: usize, pins: &[usize]) -> Result<Self, Failure> {
         let mut receivers = Self(Vec::with_capacity(count));
         for index in 0..count {
             // This very program, even if its file has been replaced in the meantime.
             let mut command = Command::new("/proc/self/exe");
-            command.arg0("corewire").arg("fan-out-receiver").arg("--directory").arg(directory);
-            if let Some(cpu) = pins.get(index) {
-                command.arg("--cpu").arg(cpu.to_string());
-            }
+            command.arg0("file_fan_out").arg(RECEIVE).arg(directory);
+            command.args(pins.get(index).map(usize::to_string));
             command.stdin(Stdio::null()).stdout(Stdio::piped());
             let number = index + 1;
             let started = command.spawn().and_then(|mut child| {
@@ -50,7 +49,7 @@ impl Receivers {
     }
 
     /// Waits until all receivers have joined `sender`'s channel. Fails if one of them has died.
-    pub(super) fn await_joined(&mut self, sender: &mut Sender) -> Result<(), Failure> {
+    pub(crate) fn await_joined(&mut self, sender: &mut Sender) -> Result<(), Failure> {
         while sender.wait_for_receivers_timeout(self.0.len(), LOOK)? < self.0.len() {
             for receiver in &mut self.0 {
                 if receiver.child.try_wait().is_ok_and(|status| status.is_some()) {
@@ -62,17 +61,17 @@ impl Receivers {
     }
 
     /// The process ids, in the order of the receivers.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         self.0.iter().map(|receiver| receiver.child.id()).collect()
     }
 
     /// Waits for the next report of each receiver. Returns the reports in the order of the receivers.
-    pub(super) fn next_reports(&mut self) -> Result<Vec<Report>, Failure> {
+    pub(crate) fn next_reports(&mut self) -> Result<Vec<Report>, Failure> {
         self.0.iter_mut().map(ReceiverProcess::next_report).collect()
     }
 
     /// Waits until all receivers have ended. The channel must be closed.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         for receiver in &mut self.0 {
             let status = receiver.child.wait().map_err(Failure::other)?;
             if !status.success() {

@@ -6,16 +6,15 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use corewire::{Observer, Sender};
-use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 
-use super::Cores;
-use super::baseline::Copies;
-use super::checksum::checksum_of_chunks;
-use super::children::Receivers;
-use super::clock::now_ns;
-use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
+use crate::Cores;
+use crate::baseline::Copies;
+use crate::children::Receivers;
+use crate::clock::now_ns;
 use crate::failure::Failure;
+use crate::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
+use crate::sum::checksum_of_chunks;
 
 /// Number of rounds of the timed pass: odd, so that there is a middle one.
 const ROUNDS: usize = 5;
@@ -29,7 +28,7 @@ const LATENCY_MESSAGES: u64 = 20_000;
 const LATENCY_TIME: Duration = Duration::from_secs(3);
 
 /// Everything that a pass needs.
-pub(super) struct Passes<'a> {
+pub(crate) struct Passes<'a> {
     content: &'a [u8],
     chunk_bytes: usize,
     sender: &'a mut Sender,
@@ -38,50 +37,49 @@ pub(super) struct Passes<'a> {
     pids: Vec<u32>,
     index_of_pid: HashMap<u32, usize>,
     lags_max: Vec<u64>,
-    progress: ProgressBar,
 }
 
 /// The results of all passes.
-pub(super) struct Measured {
-    pub(super) pids: Vec<u32>,
-    pub(super) rounds: usize,
+pub(crate) struct Measured {
+    pub(crate) pids: Vec<u32>,
+    pub(crate) rounds: usize,
     /// The round with the median time.
-    pub(super) round: Round,
-    pub(super) copy_gb_per_s: f64,
-    pub(super) lags_max: Vec<u64>,
-    pub(super) sha256: String,
+    pub(crate) round: Round,
+    pub(crate) copy_gb_per_s: f64,
+    pub(crate) lags_max: Vec<u64>,
+    pub(crate) sha256: String,
     /// For each receiver, whether it computed the same SHA-256.
-    pub(super) sha256_is_right: Vec<bool>,
-    pub(super) latency_pace_ns: u64,
-    pub(super) latencies: Vec<Latency>,
+    pub(crate) sha256_is_right: Vec<bool>,
+    pub(crate) latency_pace_ns: u64,
+    pub(crate) latencies: Vec<Latency>,
 }
 
 /// One round of the timed pass.
 #[derive(Debug, Clone)]
-pub(super) struct Round {
+pub(crate) struct Round {
     /// For each receiver, the time from the first byte sent until it had read the last byte.
-    pub(super) elapsed_ns: Vec<u64>,
-    pub(super) messages: u64,
+    pub(crate) elapsed_ns: Vec<u64>,
+    pub(crate) messages: u64,
     /// For each receiver, whether bytes, messages and sum match what was sent.
-    pub(super) is_right: Vec<bool>,
+    pub(crate) is_right: Vec<bool>,
 }
 
 impl Round {
     /// The time until the last receiver had read everything.
-    pub(super) fn whole_ns(&self) -> u64 {
+    pub(crate) fn whole_ns(&self) -> u64 {
         self.elapsed_ns.iter().copied().max().unwrap_or(0).max(1)
     }
 }
 
 /// One receiver's latency, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Latency {
-    pub(super) p50_ns: u64,
-    pub(super) p99_ns: u64,
+pub(crate) struct Latency {
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
 }
 
 impl<'a> Passes<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         content: &'a [u8],
         chunk_bytes: usize,
         sender: &'a mut Sender,
@@ -91,38 +89,21 @@ impl<'a> Passes<'a> {
         let pids = receivers.pids();
         let index_of_pid = pids.iter().enumerate().map(|(index, &pid)| (pid, index)).collect();
         let lags_max = vec![0; pids.len()];
-        // The bar is visible only if standard error is a terminal.
-        let progress = ProgressBar::new(content.len() as u64);
-        let style = ProgressStyle::with_template("{msg:<16} [{bar:30}] {bytes}/{total_bytes}");
-        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            content,
-            chunk_bytes,
-            sender,
-            receivers,
-            observer,
-            pids,
-            index_of_pid,
-            lags_max,
-            progress,
-        }
+        Self { content, chunk_bytes, sender, receivers, observer, pids, index_of_pid, lags_max }
     }
 
     /// Runs all passes.
-    pub(super) fn run(mut self, cores: Cores) -> Result<Measured, Failure> {
+    pub(crate) fn run(mut self, cores: Cores) -> Result<Measured, Failure> {
         let expected = checksum_of_chunks(self.content, self.chunk_bytes);
         let mut copies = Copies::new(self.chunk_bytes);
         let (mut rounds, mut copy_gb_per_s) = (Vec::new(), Vec::new());
         let start = Instant::now();
         while rounds.is_empty() || rounds.len() < ROUNDS && start.elapsed() < ROUNDS_TIME {
             copy_gb_per_s.push(copies.gb_per_s());
-            self.progress.set_message(format!("round {} of {ROUNDS}", rounds.len() + 1));
             rounds.push(self.sum(expected)?);
         }
         drop(copies);
-        self.progress.set_message("SHA-256");
         let (sha256, sha256_is_right) = self.hash()?;
-        self.progress.finish_and_clear();
         let latency_pace_ns = pace_ns(cores);
         let latencies = self.time(latency_pace_ns, cores)?;
         let rounds_count = rounds.len();
@@ -151,22 +132,20 @@ impl<'a> Passes<'a> {
 
     /// Sends the file, chunk by chunk. Each chunk is copied once, into the channel.
     fn send_content(&mut self, mut with: impl FnMut(&[u8])) -> Result<(), Failure> {
-        self.progress.set_position(0);
         for (index, chunk) in self.content.chunks(self.chunk_bytes).enumerate() {
             let mut loan = self.sender.loan(chunk.len())?;
             loan.copy_from_slice(chunk);
             loan.send();
             with(chunk);
             if index % LOOK_CHUNKS == LOOK_CHUNKS - 1 {
-                self.look((index + 1) * self.chunk_bytes);
+                self.look();
             }
         }
-        self.look(self.content.len());
+        self.look();
         Ok(())
     }
 
-    fn look(&mut self, sent_bytes: usize) {
-        self.progress.set_position(sent_bytes as u64);
+    fn look(&mut self) {
         for receiver in self.observer.look().receivers {
             if let Some(&index) = self.index_of_pid.get(&receiver.pid) {
                 self.lags_max[index] = self.lags_max[index].max(receiver.lag);

@@ -4,15 +4,15 @@
 use serde::{Deserialize, Serialize};
 
 /// Length of an order and of a timed message.
-pub(super) const SMALL_BYTES: usize = 48;
+pub(crate) const SMALL_BYTES: usize = 48;
 /// Number of timed messages that do not count, because caches and branch predictors are cold.
-pub(super) const LATENCY_WARM_UP: u64 = 1_000;
+pub(crate) const LATENCY_WARM_UP: u64 = 1_000;
 /// The number of the message that follows the last timed message.
-pub(super) const LATENCY_END: u64 = u64::MAX;
+pub(crate) const LATENCY_END: u64 = u64::MAX;
 
 /// Announces what the next messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// This many messages to sum.
     Sum(u64),
     /// This many messages to compute the SHA-256 of.
@@ -22,7 +22,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) fn to_bytes(self) -> [u8; SMALL_BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; SMALL_BYTES] {
         let (kind, messages) = match self {
             Self::Sum(messages) => (1, messages),
             Self::Hash(messages) => (2, messages),
@@ -31,7 +31,7 @@ impl Order {
         small([kind, messages])
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let [kind, messages] = words(bytes)?;
         match kind {
             1 => Some(Self::Sum(messages)),
@@ -43,7 +43,7 @@ impl Order {
 }
 
 /// A small message of two words.
-pub(super) fn small(words: [u64; 2]) -> [u8; SMALL_BYTES] {
+pub(crate) fn small(words: [u64; 2]) -> [u8; SMALL_BYTES] {
     let mut bytes = [0; SMALL_BYTES];
     bytes[..8].copy_from_slice(&words[0].to_le_bytes());
     bytes[8..16].copy_from_slice(&words[1].to_le_bytes());
@@ -51,7 +51,7 @@ pub(super) fn small(words: [u64; 2]) -> [u8; SMALL_BYTES] {
 }
 
 /// The two words of a small message.
-pub(super) fn words(bytes: &[u8]) -> Option<[u64; 2]> {
+pub(crate) fn words(bytes: &[u8]) -> Option<[u64; 2]> {
     let bytes: &[u8; SMALL_BYTES] = bytes.try_into().ok()?;
     let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
     Some([word(0)?, word(8)?])
@@ -60,7 +60,7 @@ pub(super) fn words(bytes: &[u8]) -> Option<[u64; 2]> {
 /// The result of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// It read and summed the messages. It read the last one at `ended_ns` of the monotonic clock.
     Summed { bytes: u64, messages: u64, checksum: u64, ended_ns: u64 },
     /// It computed the SHA-256 of all messages.
@@ -72,7 +72,7 @@ pub(super) enum Report {
 }
 
 /// A digest in hexadecimal.
-pub(super) fn hex(digest: &[u8]) -> String {
+pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

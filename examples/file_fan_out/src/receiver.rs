@@ -1,39 +1,24 @@
 //! One receiver process of a fan-out.
 
-use std::path::PathBuf;
+use std::process::ExitCode;
 
 use corewire::{Domain, ReceiveError, Receiver};
 use corewire_os::processor;
-use hdrhistogram::Histogram;
 use sha2::{Digest, Sha256};
 
-use super::checksum::checksum;
-use super::clock::now_ns;
-use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, hex, words};
+use crate::args::Receiving;
+use crate::clock::now_ns;
 use crate::failure::Failure;
-use crate::output;
-
-/// Longer latencies count as this.
-const LATENCY_NS_MAX: u64 = 10_000_000_000;
-
-/// The receiving end of fan-out, which starts it
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// The runtime directory
-    #[arg(long)]
-    directory: PathBuf,
-    /// The processor to stay on
-    #[arg(long)]
-    cpu: Option<usize>,
-}
+use crate::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, hex, words};
+use crate::sum::checksum;
 
 /// Runs the receiver: carries out orders until the channel is closed.
-fn serve(args: &Args) -> Result<(), Failure> {
+fn serve(args: &Receiving) -> Result<(), Failure> {
     let domain = Domain::open_at(&args.directory)?;
     if let Some(cpu) = args.cpu {
         processor::pin_to(cpu)?;
     }
-    let mut receiver = domain.receiver(super::CHANNEL).join()?;
+    let mut receiver = domain.receiver(crate::CHANNEL).join()?;
     loop {
         let order = match receiver.receive() {
             Ok(message) => Order::parse(&message),
@@ -51,17 +36,15 @@ fn serve(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs [`serve`], and reports a failure to the sender, which tells the user.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    serve(args).map_err(|failure| {
-        // If nothing reads the report, the sender is gone, and the user knows about that.
-        let _ = answer(&Report::Failed { message: failure.message });
-        Failure::quiet(failure.code)
-    })
+pub(crate) fn run(args: &Receiving) -> ExitCode {
+    let Err(Failure { message, code }) = serve(args) else { return ExitCode::SUCCESS };
+    // If nothing reads the report, the sender is gone, and the user knows about that.
+    let _ = answer(&Report::Failed { message });
+    ExitCode::from(code)
 }
 
 fn answer(report: &Report) -> Result<(), Failure> {
-    let line = serde_json::to_string(report).map_err(Failure::other)?;
-    output::print(&format!("{line}\n"))
+    crate::print(&format!("{}\n", serde_json::to_string(report)?))
 }
 
 fn sum(receiver: &mut Receiver, messages: u64) -> Result<Report, Failure> {
@@ -85,8 +68,7 @@ fn hash(receiver: &mut Receiver, messages: u64) -> Result<Report, Failure> {
 }
 
 fn time(receiver: &mut Receiver) -> Result<Report, Failure> {
-    let mut histogram =
-        Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(Failure::other)?;
+    let mut times_ns = Vec::with_capacity(1 << 16);
     for due in 0u64.. {
         let message = receiver.receive()?;
         let now = now_ns();
@@ -100,9 +82,10 @@ fn time(receiver: &mut Receiver) -> Result<Report, Failure> {
             return Err(Failure::other(format!("message {number} came as {due}")));
         }
         if number >= LATENCY_WARM_UP {
-            histogram.saturating_record(now.saturating_sub(sent_ns).max(1));
+            times_ns.push(now.saturating_sub(sent_ns).max(1));
         }
     }
-    let at = |quantile: f64| histogram.value_at_quantile(quantile);
-    Ok(Report::Timed { messages: histogram.len(), p50_ns: at(0.5), p99_ns: at(0.99) })
+    times_ns.sort_unstable();
+    let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0);
+    Ok(Report::Timed { messages: times_ns.len() as u64, p50_ns: at(50), p99_ns: at(99) })
 }

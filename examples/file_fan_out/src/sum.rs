@@ -5,8 +5,7 @@ const LANES: usize = 8;
 
 /// The wrapping sum of `bytes` as little-endian words of 64 bits; the last word is padded with zeroes.
 /// It does not depend on the order of the words; the SHA-256 of another pass does.
-#[must_use]
-pub(super) fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<{ 8 * LANES }>();
     let mut lanes = [0u64; LANES];
     for block in blocks {
@@ -23,8 +22,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// The sum over all chunks, each of which is summed separately.
-#[must_use]
-pub(super) fn checksum_of_chunks(bytes: &[u8], chunk_bytes: usize) -> u64 {
+pub(crate) fn checksum_of_chunks(bytes: &[u8], chunk_bytes: usize) -> u64 {
     bytes.chunks(chunk_bytes).map(checksum).fold(0, u64::wrapping_add)
 }
 

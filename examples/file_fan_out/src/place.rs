@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// A directory that only this user can enter. It is removed with its content on drop.
-pub(super) struct PrivateDirectory(PathBuf);
+pub(crate) struct PrivateDirectory(PathBuf);
 
 impl PrivateDirectory {
-    pub(super) fn create() -> Result<Self, Failure> {
+    pub(crate) fn create() -> Result<Self, Failure> {
         let name = format!("corewire-fan-out-{:032x}", corewire_os::random_u128()?);
         let path = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
@@ -19,7 +19,7 @@ impl PrivateDirectory {
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

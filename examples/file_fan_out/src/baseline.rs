@@ -13,7 +13,7 @@ const BLOCK: Duration = Duration::from_millis(2);
 const LOOK_BYTES: usize = 1 << 20;
 
 /// Buffers to copy from and to.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     source: Vec<u8>,
     target: Vec<u8>,
     bytes: usize,
@@ -21,14 +21,14 @@ pub(super) struct Copies {
 
 impl Copies {
     /// Allocates buffers of `bytes` bytes, but of at most 32 MiB, each.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let bytes = bytes.clamp(1, TOTAL_BYTES_MAX / 2);
         let total = bytes * BUFFERS[BUFFERS.len() - 1].min(TOTAL_BYTES_MAX / bytes);
         Self { source: vec![1; total], target: vec![2; total], bytes }
     }
 
     /// Measures the present copy speed of one core, in GB/s: the best over all numbers of buffers.
-    pub(super) fn gb_per_s(&mut self) -> f64 {
+    pub(crate) fn gb_per_s(&mut self) -> f64 {
         let count_max = self.source.len() / self.bytes;
         let counts = BUFFERS.into_iter().filter(|&count| count <= count_max);
         counts.map(|count| self.block(count)).fold(0.0, f64::max)
