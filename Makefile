@@ -15,7 +15,7 @@ STUDY ?= --quick
 # How long `make fuzz` spends on each target.
 SECONDS ?= 300
 
-COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
+LAB := "$$CARGO_TARGET_DIR"/release/corewire-lab
 
 .PHONY: help setup run test quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
@@ -37,29 +37,29 @@ quick: ## after each edit: units, and quick models of what changed
 	@scripts/quick
 
 bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, several senders, each beside its baseline
-	cargo build --release --locked -p corewire-cli
-	$(COREWIRE) bench latency --bytes 48
-	$(COREWIRE) bench stream --bytes 48
-	$(COREWIRE) bench stream --bytes 48 --copy
-	$(COREWIRE) bench stream --bytes 4096
-	$(COREWIRE) bench stream --bytes 1048576
-	$(COREWIRE) bench wake
-	$(COREWIRE) bench idle
-	$(COREWIRE) bench death
-	$(COREWIRE) bench fan-out
-	$(COREWIRE) bench policy
-	$(COREWIRE) bench shared
+	cargo build --release --locked -p corewire-lab
+	$(LAB) bench latency --bytes 48
+	$(LAB) bench stream --bytes 48
+	$(LAB) bench stream --bytes 48 --copy
+	$(LAB) bench stream --bytes 4096
+	$(LAB) bench stream --bytes 1048576
+	$(LAB) bench wake
+	$(LAB) bench idle
+	$(LAB) bench death
+	$(LAB) bench fan-out
+	$(LAB) bench policy
+	$(LAB) bench shared
 
 study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints and collective calls, the rivals too (STUDY="--quick")
-	cargo build --release --locked -p corewire-cli -p corewire-study --features corewire-study/rivals
-	$(COREWIRE) study zimp $(STUDY)
-	$(COREWIRE) study nemesis $(STUDY)
-	$(COREWIRE) study active $(STUDY)
-	$(COREWIRE) study interfaces $(STUDY)
-	$(COREWIRE) study routing $(STUDY)
-	$(COREWIRE) study paxos $(STUDY)
-	$(COREWIRE) study checkpoint $(STUDY)
-	$(COREWIRE) study collectives $(STUDY)
+	cargo build --release --locked -p corewire-lab --features corewire-lab/rivals
+	$(LAB) study zimp $(STUDY)
+	$(LAB) study nemesis $(STUDY)
+	$(LAB) study active $(STUDY)
+	$(LAB) study interfaces $(STUDY)
+	$(LAB) study routing $(STUDY)
+	$(LAB) study paxos $(STUDY)
+	$(LAB) study checkpoint $(STUDY)
+	$(LAB) study collectives $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models
@@ -104,4 +104,4 @@ doc: setup ## the API documentation, without a warning
 lint: ## formatting and lints
 	@scripts/setup lint
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features corewire-study/rivals --locked -- -D warnings
+	cargo clippy --workspace --all-targets --features corewire-lab/rivals --locked -- -D warnings

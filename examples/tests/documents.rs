@@ -64,8 +64,8 @@ fn check_references(document: &str) -> usize {
             continue;
         }
         // The other sites in that table have paths relative to the source of one of these crates.
-        let crates = ["corewire-ring", "corewire-published"];
-        let mut sites = crates.map(|name| format!("crates/{name}/src/{file}")).into_iter();
+        let crates = ["crates/corewire-ring", "lab/published"];
+        let mut sites = crates.map(|name| format!("{name}/src/{file}")).into_iter();
         let site = sites.find(|site| root().join(site).exists());
         let site = site.filter(|_| document == "docs/ordering.md");
         let file = site.as_deref().unwrap_or(file);
@@ -103,7 +103,7 @@ fn every_file_that_is_named_or_linked_exists() {
         }
         for word in quoted(document) {
             let file = word.split(':').next().unwrap();
-            let starts = ["crates/", "testing/", "docs/", "examples/", "scripts/"];
+            let starts = ["crates/", "testing/", "lab/", "docs/", "examples/", "scripts/"];
             if starts.iter().any(|start| file.starts_with(start)) && !file.contains([' ', '*']) {
                 assert!(root().join(file).exists(), "{document} names {file}");
             }
@@ -140,7 +140,7 @@ fn readme_names_the_lowest_rust_that_is_checked() {
         })
     };
     let of_users = value(&read("Cargo.toml")).unwrap();
-    let of_rivals = value(&read("crates/corewire-study/Cargo.toml")).unwrap();
+    let of_rivals = value(&read("lab/program/Cargo.toml")).unwrap();
     let readme = read("README.md");
     for words in [format!("needs Rust {of_users} or later"), format!("needs Rust {of_rivals}.")] {
         assert!(readme.contains(&words), "README does not say {words:?}");

@@ -40,12 +40,6 @@ impl Failure {
     }
 }
 
-impl From<corewire_study::failure::Failure> for Failure {
-    fn from(failure: corewire_study::failure::Failure) -> Self {
-        Self { message: failure.message, code: failure.code }
-    }
-}
-
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         Self::other(error)

@@ -3,17 +3,16 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod bench;
 mod call;
 mod circuits;
 mod doctor;
 mod failure;
 mod idl;
 mod input;
+mod lab;
 mod log;
 mod ls;
 mod metrics;
-mod model;
 mod monitor;
 mod output;
 mod receive;
@@ -23,26 +22,21 @@ mod seen;
 mod send;
 mod serve;
 mod signals;
-mod study;
 mod table;
 mod top;
 mod trace;
 mod units;
+mod usage;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use corewire_study::{harness, usage};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::access::Use;
 use crate::failure::Failure;
-
-// `bench interface` counts allocations.
-#[global_allocator]
-static ALLOCATOR: corewire_os::allocations::Counting = corewire_os::allocations::Counting;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,18 +74,22 @@ enum Command {
     Circuits(circuits::Args),
     Trace(trace::Args),
     Routes(routes::Args),
-    Bench(bench::Args),
-    Model(model::Args),
+    /// Measure channels, endpoints, calls and circuits on this machine, each figure beside a baseline of the same run
+    /// (starts corewire-lab)
+    Bench(lab::Args),
+    /// The cost of a ring with any number of receivers, on a model of coherent caches (starts corewire-lab)
+    Model(lab::Args),
     Idl(idl::Args),
     Ls(ls::Args),
     Top(top::Args),
     Metrics(metrics::Args),
     Doctor(doctor::Args),
-    Study(study::Args),
+    /// Repeat the papers' experiments on this machine, with other systems for comparison (starts corewire-lab)
+    Study(lab::Args),
 }
 
 fn main() -> ExitCode {
-    harness::program::abort_on_panic();
+    abort_on_panic();
     // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let parsed = usage::with_negative_numbers(Cli::command()).try_get_matches();
@@ -112,6 +110,15 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// From now on a thread that panics ends the program. Without that, others may wait for ever for what it would have done.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
@@ -137,14 +144,14 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Circuits(args) => circuits::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Routes(args) => routes::run(&args),
-        Command::Bench(args) => bench::run(args),
-        Command::Model(args) => model::run(&args),
+        Command::Bench(args) => lab::run("bench", &args),
+        Command::Model(args) => lab::run("model", &args),
         Command::Idl(args) => idl::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Study(args) => study::run(&args),
+        Command::Study(args) => lab::run("study", &args),
     }
 }
 
@@ -158,7 +165,11 @@ fn refuse(error: &clap::Error) -> Result<(), Failure> {
             eprint!("{}", error.render());
             Err(Failure::quiet(2))
         }
-        _ => Err(Failure::usage(usage::one_line(error, &Cli::command(), "corewire"))),
+        _ => {
+            let word = std::env::args().nth(1);
+            let said = usage::one_line(error, &Cli::command(), "corewire", word.as_deref());
+            Err(Failure::usage(said))
+        }
     }
 }
 

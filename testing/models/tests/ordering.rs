@@ -35,7 +35,7 @@ fn label(text: &str, end: &str) -> Option<String> {
 
 /// Every file that may contain a label.
 fn sources_of_the_rings() -> Vec<PathBuf> {
-    let folders = ["crates/corewire-ring/src", "crates/corewire-published/src"];
+    let folders = ["crates/corewire-ring/src", "lab/published/src"];
     folders.iter().flat_map(|folder| sources(&root().join(folder))).collect()
 }
 

@@ -2,9 +2,8 @@
 
 use corewire::Topology;
 use corewire_os::processor;
-use corewire_study::harness::statistics::Spread;
-use corewire_study::harness::walk::{ReadCost, locked_ns};
 
+use super::walk::{ReadCost, locked_ns};
 use crate::failure::Failure;
 use crate::{table, units};
 
@@ -46,7 +45,7 @@ pub(super) fn measure() -> Result<Topology, Failure> {
     // In a machine with one domain only memory is far away, which is not measured.
     topology.far_ns = whole(median(far), topology.far_ns.max(topology.near_ns));
     topology.next_ns = whole(median(next), topology.next_ns);
-    topology.locked_ns = whole(Some(locked_ns()?), topology.locked_ns);
+    topology.locked_ns = whole(Some(locked_ns()), topology.locked_ns);
     Ok(topology)
 }
 
@@ -76,8 +75,11 @@ pub(super) fn render(topology: &Topology) -> String {
     )
 }
 
-fn median(times: Vec<f64>) -> Option<f64> {
-    Spread::of(times).map(|times| times.median)
+/// The middle time, or the mean of the two in the middle.
+fn median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    let (low, high) = (times.len().checked_sub(1)? / 2, times.len() / 2);
+    Some(f64::midpoint(times[low], times[high]))
 }
 
 /// Whole nanoseconds, at least one.

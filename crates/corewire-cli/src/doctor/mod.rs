@@ -2,6 +2,7 @@
 
 mod checks;
 mod measure;
+mod walk;
 
 use std::path::PathBuf;
 

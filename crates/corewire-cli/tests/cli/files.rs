@@ -140,7 +140,6 @@ fn what_is_read_is_a_regular_file_of_limited_length() {
     // How it is read, and what is said about nonsense.
     let commands = [
         ("monitor --number 209 --policy FILE", "key with no value"),
-        ("model broadcast --topology FILE", "not a topology"),
         ("COREWIRE_TOPOLOGY=FILE send log --receivers 1", "not a topology"),
         ("COREWIRE_TOPOLOGY=FILE doctor", "not a topology"),
         ("idl check FILE", "@"),

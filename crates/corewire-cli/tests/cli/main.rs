@@ -1,6 +1,5 @@
 //! The command line as its users see it: real processes, real pipes.
 
-mod bench;
 mod calls;
 mod circuits;
 mod containers;
@@ -10,7 +9,6 @@ mod idl;
 mod live;
 mod log;
 mod look;
-mod model;
 mod scratch;
 mod services;
 mod streams;

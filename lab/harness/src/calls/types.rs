@@ -1,0 +1,144 @@
+//! Round trips of the types of messages that the thesis measures (papers/003, section 5.2), and of 100 bytes of fixed
+//! size.
+
+use super::ways::{Bound, Way};
+use super::{Block, Client, check};
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::report::Report;
+use crate::role::{Role, Worker};
+use crate::rounds::{Blocks, alternate};
+
+/// A type of message.
+#[derive(Debug, Clone, Copy)]
+pub struct Type {
+    /// The thesis' name, and the name in results.
+    pub name: &'static str,
+    /// Bytes of its arguments.
+    pub bytes: usize,
+    call: fn(&mut Client, u64) -> Result<(), Failure>,
+}
+
+/// The thesis' ten types, then [`FIXED_100`].
+pub const TYPES: [Type; 11] = [
+    Type { name: "empty", bytes: 0, call: |client, _| check(client.empty(), &()) },
+    Type {
+        name: "payload32_1",
+        bytes: 4,
+        call: |client, number| {
+            let number = short(number);
+            check(client.payload32_1(number), &number)
+        },
+    },
+    Type {
+        name: "payload32_4",
+        bytes: 16,
+        call: |client, number| {
+            let number = short(number);
+            check(client.payload32_4(1, 2, 3, number).map(|out| out.v), &number)
+        },
+    },
+    Type {
+        name: "payload32_8",
+        bytes: 32,
+        call: |client, number| {
+            let number = short(number);
+            check(client.payload32_8(1, 2, 3, 4, 5, 6, 7, number).map(|out| out.z), &number)
+        },
+    },
+    Type {
+        name: "payload64_1",
+        bytes: 8,
+        call: |client, number| check(client.payload64_1(number), &number),
+    },
+    Type {
+        name: "payload64_4",
+        bytes: 32,
+        call: |client, number| check(client.payload64_4(1, 2, 3, number).map(|out| out.v), &number),
+    },
+    Type {
+        name: "payload64_8",
+        bytes: 64,
+        call: |client, number| {
+            check(client.payload64_8(1, 2, 3, 4, 5, 6, 7, number).map(|out| out.z), &number)
+        },
+    },
+    Type { name: "buffer1", bytes: 1, call: buffer::<1> },
+    Type { name: "buffer100", bytes: 100, call: buffer::<100> },
+    Type { name: "buffer1000", bytes: 1000, call: buffer::<1000> },
+    Type {
+        name: "fixed100",
+        bytes: 100,
+        call: |client, number| {
+            let (words, last) = ([number; 12], short(number));
+            let found = client.fixed100(words, last).map(|out| (out.s, out.t));
+            check(found, &(words, last))
+        },
+    },
+];
+/// Indices in [`TYPES`].
+pub const BUFFER_100: usize = 8;
+/// 1000 bytes in a dynamic array.
+pub const BUFFER_1000: usize = 9;
+/// 100 bytes of fixed size.
+pub const FIXED_100: usize = 10;
+
+#[expect(clippy::cast_possible_truncation, reason = "any number will do")]
+const fn short(number: u64) -> u32 {
+    number as u32
+}
+
+fn buffer<const N: usize>(client: &mut Client, number: u64) -> Result<(), Failure> {
+    let bytes = [number.to_le_bytes()[0]; N];
+    check(client.buffer(&bytes).map(|same| same == bytes), &true)
+}
+
+/// The worker of [`measure`].
+///
+/// # Errors
+/// If the service fails.
+pub fn work(worker: &Worker, (): ()) -> Result<(), Failure> {
+    super::ways::work(worker)
+}
+
+/// Measures all [`TYPES`] in alternating blocks; the figures are round trips in nanoseconds. `role` must run [`work`].
+///
+/// # Errors
+/// If the processes cannot be started, or a call fails.
+pub fn measure(
+    way: &Way,
+    program: Program,
+    role: &Role<()>,
+    rounds: u64,
+) -> Result<Blocks, Failure> {
+    let mut bound = Bound::start(way, program, role, &())?;
+    let mut sizes = vec![Block::default(); TYPES.len()];
+    let blocks = alternate(rounds, |_| {
+        (program.check)()?;
+        let types = TYPES.iter().zip(&mut sizes);
+        types
+            .map(|(kind, block)| block.time_ns(|number| (kind.call)(&mut bound.client, number)))
+            .collect::<Result<Vec<f64>, _>>()
+    })?;
+    bound.finish()?;
+    Ok(blocks)
+}
+
+/// Adds the results of a way: `types_WAY_TYPE_ns`, and the costs of dynamic arrays as `types_WAY_dynamic_100_ratio` (to
+/// the same bytes of fixed size) and `types_WAY_dynamic_1000_ratio` (to 100 bytes).
+pub fn describe(way: &Way, blocks: &Blocks, report: &mut Report) {
+    for (index, kind) in TYPES.iter().enumerate() {
+        let key = format!("types_{}_{}_ns", way.name, kind.name);
+        let words = format!("{}, {}, round trip", way.words, kind.name);
+        report.figure(&key, &words, blocks.median(index), "ns");
+    }
+    let ratios = [
+        ("dynamic_100", "100 bytes, dynamic to fixed", BUFFER_100, FIXED_100),
+        ("dynamic_1000", "dynamic, 1000 bytes to 100", BUFFER_1000, BUFFER_100),
+    ];
+    for (key, words, over, under) in ratios {
+        let key = format!("types_{}_{key}_ratio", way.name);
+        let words = format!("{}, {words}", way.words);
+        report.spread_with_line(&key, &words, &blocks.ratios(over, under));
+    }
+}

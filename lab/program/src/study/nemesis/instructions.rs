@@ -1,0 +1,394 @@
+//! Counts the instructions of section 4.1.2: those of an enqueue, a dequeue, a send and a matched
+//! receive of 8 bytes. This program starts itself again and steps the other process one instruction at
+//! a time (ptrace) between its marks. This counts what callgrind counts, but includes every system call
+//! needed to meet a peer.
+//!
+//! As in the paper, a message is there before its receive is called, so polling is not counted.
+
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use corewire::{Domain, Endpoint, Peer, Selector};
+use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
+use corewire_layout::pair::{SlotKind, stamp_bits};
+use corewire_layout::segment::FenceMode;
+use corewire_os::processor;
+use corewire_os::sleep::Linux;
+use corewire_published::rings::NemesisQueue;
+use corewire_ring::Trusted;
+use corewire_ring::message::Envelope;
+use corewire_ring::pair::{
+    self, Activity, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
+};
+use corewire_ring::region::Region;
+use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::process::{getpid, kill_process};
+
+use super::results::Instructions;
+use crate::study::failure::{Doing, Failure};
+
+/// Number of batches that are counted, and of operations in each: as many as an endpoint takes in a row
+/// from one peer.
+const BATCHES: usize = 32;
+const BATCH: u32 = 16;
+
+/// Runs `$job` for each number of a batch. It is unrolled, because the instructions of a loop would be
+/// counted, too.
+macro_rules! each {
+    ($number:ident => $job:expr) => {
+        each!($number $job, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($number:ident $job:expr, $($each:literal)*) => {$({
+        let $number: usize = $each;
+        $job
+    })*};
+}
+
+/// A slot that holds a message.
+const INLINE: u64 = stamp_bits(SlotKind::Inline, 0, 0);
+
+/// A batch that does nothing, to count the overhead.
+#[inline(never)]
+fn nothing(_: &Marks) {}
+
+/// The operation that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    /// Writes a slot of a pair ring: no payload, no check for sleepers
+    PairEnqueue,
+    /// Reads that slot
+    PairDequeue,
+    /// Enqueues in Nemesis' queue, with its shadow head
+    NemesisEnqueue,
+    /// Dequeues from that queue
+    NemesisDequeue,
+    /// `Endpoint::send` of 8 bytes
+    Send,
+    /// `Endpoint::receive_into` of 8 bytes, matched by tag and sender
+    Receive,
+}
+
+impl Operation {
+    fn text(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The paper's count for Nemesis.
+    const fn paper(self) -> Option<u32> {
+        match self {
+            Self::NemesisEnqueue => Some(6),
+            Self::NemesisDequeue => Some(11),
+            Self::Send => Some(278),
+            Self::Receive => Some(815),
+            _ => None,
+        }
+    }
+}
+
+/// Counts all operations.
+pub(super) fn count(scratch: &Path) -> Result<Vec<Instructions>, Failure> {
+    let count = || {
+        // This thread and the counted process share one processor, because they alternate at each step.
+        let cpus = processor::allowed().doing("ask for processors")?;
+        let first = cpus.first().copied().unwrap_or_default();
+        processor::pin_to(first).doing(format_args!("keep to processor {first}"))?;
+        Operation::value_variants().iter().map(|&it| count_one(it, scratch)).collect()
+    };
+    let counted = std::thread::scope(|scope| scope.spawn(count).join());
+    counted.unwrap_or_else(|_| Err(Failure::other("counting instructions panicked")))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn count_one(operation: Operation, scratch: &Path) -> Result<Instructions, Failure> {
+    let name = operation.text();
+    let program = std::env::current_exe().doing("find this program")?;
+    let child = Command::new(program)
+        .args(["study", "count", &name])
+        .arg(scratch.join(&name))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn();
+    let child = child.doing("start a process")?;
+    let mut stepped = Stepped { child, has_ended: false };
+    let (nothing, all) = stepped.count()?;
+    let instructions = (all as f64 / BATCHES as f64 - nothing as f64) / f64::from(BATCH);
+    Ok(Instructions { operation: name, instructions, paper: operation.paper() })
+}
+
+/// A process that is stepped instruction by instruction.
+struct Stepped {
+    child: Child,
+    /// The process has ended, so its id may belong to another process.
+    has_ended: bool,
+}
+
+impl Stepped {
+    /// Returns the number of steps between its first two marks, and between all later ones.
+    fn count(&mut self) -> Result<(u64, u64), Failure> {
+        let what = "step through a process (ptrace)";
+        let mut line = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            BufReader::new(output).read_line(&mut line).doing(what)?;
+        }
+        let marks = usize::from_str_radix(line.trim(), 16).doing(what)? as ptrace::AddressType;
+        let tid = Pid::from_raw(self.child.id().cast_signed());
+        ptrace::seize(tid, ptrace::Options::empty()).doing(what)?;
+        ptrace::interrupt(tid).doing(what)?;
+        waitpid(tid, Some(WaitPidFlag::__WALL)).doing(what)?;
+        if let Some(input) = &mut self.child.stdin {
+            input.write_all(b"\n").doing(what)?;
+        }
+        // Steps between the first two marks, and between all others.
+        let mut steps = [0, 0];
+        for stretch in 0.. {
+            ptrace::cont(tid, None).doing(what)?;
+            match waitpid(tid, Some(WaitPidFlag::__WALL)).doing(what)? {
+                WaitStatus::Stopped(_, Signal::SIGWINCH) => {
+                    steps[stretch.min(1)] += step_to_mark(tid, marks).doing(what)?;
+                }
+                WaitStatus::Exited(_, 0) if stretch == BATCHES + 1 => {
+                    self.has_ended = true;
+                    break;
+                }
+                other => {
+                    self.has_ended =
+                        matches!(other, WaitStatus::Exited(..) | WaitStatus::Signaled(..));
+                    let failed = format!("what was counted ended too soon: {other:?}");
+                    return Err(Failure::other(failed));
+                }
+            }
+        }
+        Ok((steps[0], steps[1]))
+    }
+}
+
+/// Steps until the mark is even again. Returns the number of steps at which it was odd.
+fn step_to_mark(tid: Pid, marks: ptrace::AddressType) -> Result<u64, Errno> {
+    let mut steps = 0;
+    loop {
+        ptrace::step(tid, None)?;
+        waitpid(tid, Some(WaitPidFlag::__WALL))?;
+        let is_between = ptrace::read(tid, marks)? % 2 == 1;
+        if !is_between && steps > 0 {
+            return Ok(steps);
+        }
+        steps += u64::from(is_between);
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The marks, odd while an operation is counted.
+struct Marks(Box<AtomicU64>);
+
+impl Marks {
+    /// Prints the address of the marks, and waits for the process that counts.
+    fn begin() -> Result<Self, Failure> {
+        let marks = Self(Box::default());
+        println!("{:x}", marks.0.as_ptr().addr());
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).doing("wait for who counts")?;
+        marks.around(|| nothing(black_box(&marks)));
+        Ok(marks)
+    }
+
+    /// Counts `job` if `is_counted`; otherwise only runs it.
+    #[inline(always)]
+    fn around_if<R>(&self, is_counted: bool, job: impl FnOnce() -> R) -> R {
+        if is_counted { self.around(job) } else { job() }
+    }
+
+    /// Runs `job` between two marks, so that it is counted.
+    #[inline(always)]
+    fn around<R>(&self, job: impl FnOnce() -> R) -> R {
+        // The signal stops this process if it is traced; otherwise it has no effect.
+        let _ = kill_process(getpid(), rustix::process::Signal::WINCH);
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        let result = black_box(job());
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        result
+    }
+}
+
+/// Runs the operation to be counted. `directory` is for the operations that need one.
+pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure> {
+    match operation {
+        Operation::PairEnqueue | Operation::PairDequeue => pair(operation),
+        Operation::NemesisEnqueue | Operation::NemesisDequeue => nemesis(operation),
+        Operation::Send | Operation::Receive => endpoints(operation, directory),
+    }
+}
+
+/// A batch: an enqueue is inlined into its caller, so the cost of the call is divided among the batch.
+#[inline(never)]
+fn enqueue_batch(outbox: &mut pair::Outbox) -> bool {
+    each!(_number => if !outbox.enqueue(INLINE, 7, 0, |_| {}) {
+        return false;
+    });
+    true
+}
+
+#[inline(never)]
+fn dequeue_batch(inbox: &mut pair::Inbox) -> u64 {
+    let mut sum = 0;
+    each!(_number => match inbox.dequeue() {
+        Some((tag, _)) => sum += tag,
+        None => return sum,
+    });
+    sum
+}
+
+fn pair(operation: Operation) -> Result<(), Failure> {
+    let mut one = Bare::new()?;
+    let mut other = Bare::new()?;
+    let (first, second) = (one.as_peer(), other.as_peer());
+    assert!(one.endpoint.add_peer(0, second));
+    assert!(other.endpoint.add_peer(0, first));
+    other.endpoint.open(0, 1);
+    one.endpoint.assign_ring(0);
+    let missing = || Failure::other("a pair without rings");
+    // Lets the other endpoint find the ring.
+    one.endpoint.try_send(0, &Envelope::tagged(7), b"");
+    let row = other.endpoint.poll().ok_or_else(missing)?;
+    let (_, inbox) = other.endpoint.rings_of(row).ok_or_else(missing)?;
+    if inbox.dequeue().is_none() {
+        return Err(missing());
+    }
+    let marks = Marks::begin()?;
+    for _ in 0..BATCHES {
+        let (outbox, _) = one.endpoint.rings_of(0).ok_or_else(missing)?;
+        let (_, inbox) = other.endpoint.rings_of(0).ok_or_else(missing)?;
+        let is_counted = operation == Operation::PairEnqueue;
+        let is_sent = marks.around_if(is_counted, || enqueue_batch(black_box(outbox)));
+        let sum = marks.around_if(!is_counted, || dequeue_batch(black_box(inbox)));
+        if !is_sent || sum != 7 * u64::from(BATCH) {
+            return Err(Failure::other("a slot is lost"));
+        }
+    }
+    Ok(())
+}
+
+/// An endpoint without a name and without a process.
+struct Bare {
+    memory: EndpointMemory,
+    activity: Activity,
+    endpoint: pair::Endpoint<Linux>,
+}
+
+impl Bare {
+    fn new() -> Result<Self, Failure> {
+        let sizes = EndpointSizes::new(1, 1, 1 << 13, 2, 4096).doing("make an endpoint")?;
+        let no_memory = || Failure::other("no memory for an endpoint");
+        let bytes = usize::try_from(sizes.segment_bytes()).doing("make an endpoint")?;
+        let segment = Region::private(bytes).ok_or_else(no_memory)?;
+        let memory = EndpointMemory::new(segment, sizes);
+        let activity = Activity::new(Region::private(ACTIVITY_BYTES).ok_or_else(no_memory)?);
+        let parts = EndpointParts {
+            memory: memory.clone(),
+            activity: activity.clone(),
+            fence_mode: FenceMode::Asymmetric,
+            shared: Arc::new(EndpointShared::new(&activity)),
+        };
+        Ok(Self { memory, activity, endpoint: pair::Endpoint::new(parts, Linux::get()) })
+    }
+
+    fn as_peer(&self) -> PeerParts {
+        PeerParts {
+            memory: self.memory.clone(),
+            activity: self.activity.clone(),
+            row_there: 0,
+            fence_mode: FenceMode::Asymmetric,
+            // SAFETY: both endpoints belong to this program, which follows the protocol.
+            trusted: unsafe { Trusted::assume() },
+        }
+    }
+}
+
+#[inline(never)]
+fn put_batch(queue: &NemesisQueue) {
+    each!(cell => queue.enqueue(cell));
+}
+
+#[inline(never)]
+fn take_batch(queue: &NemesisQueue) -> usize {
+    let mut sum = 0;
+    each!(_number => match queue.dequeue() {
+        Some(cell) => sum += cell,
+        None => return sum,
+    });
+    sum
+}
+
+fn nemesis(operation: Operation) -> Result<(), Failure> {
+    let cells = BATCH as usize;
+    let bytes = NemesisQueue::bytes(cells);
+    let memory = Region::private(bytes).ok_or_else(|| Failure::other("no memory for a queue"))?;
+    let queue = NemesisQueue::new(&memory, cells, true);
+    let marks = Marks::begin()?;
+    for _ in 0..BATCHES {
+        let is_counted = operation == Operation::NemesisEnqueue;
+        marks.around_if(is_counted, || put_batch(black_box(&queue)));
+        let sum = marks.around_if(!is_counted, || take_batch(black_box(&queue)));
+        if sum != (0..cells).sum::<usize>() {
+            return Err(Failure::other("a cell is lost"));
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn send_batch(endpoint: &mut Endpoint, to: Peer, message: &[u8; 8]) -> bool {
+    (0..BATCH).all(|_| endpoint.send(to, 7, message).is_ok())
+}
+
+#[inline(never)]
+fn receive_batch(endpoint: &mut Endpoint, selector: Selector, target: &mut [u8; 8]) -> bool {
+    let mut receive = || endpoint.receive_into(selector, target);
+    (0..BATCH).all(|_| receive().is_ok_and(|status| status.bytes == 8))
+}
+
+fn endpoints(operation: Operation, directory: &Path) -> Result<(), Failure> {
+    let domain = Domain::open_at(directory).doing("open a domain")?;
+    let mut one = domain.endpoint("one").create().doing("make an endpoint")?;
+    let mut other = domain.endpoint("other").create().doing("make an endpoint")?;
+    let to = one.peer("other").doing("find an endpoint")?;
+    let from = other.peer("one").doing("find an endpoint")?;
+    let selector = Selector::tag(7).from(from);
+    let mut target = [0; 8];
+    // Makes sure that there is a ring, and that it is polled.
+    for _ in 0..2 {
+        send_batch(&mut one, to, &[1; 8]);
+        receive_batch(&mut other, selector, &mut target);
+    }
+    let marks = Marks::begin()?;
+    for number in 0..BATCHES {
+        let message = (number as u64).to_le_bytes();
+        let is_counted = operation == Operation::Send;
+        let sent = || send_batch(black_box(&mut one), to, black_box(&message));
+        let is_sent = marks.around_if(is_counted, sent);
+        let received = || receive_batch(black_box(&mut other), selector, black_box(&mut target));
+        let is_received = marks.around_if(!is_counted, received);
+        if !is_sent || !is_received || target != message {
+            return Err(Failure::other("a message is lost"));
+        }
+    }
+    Ok(())
+}
