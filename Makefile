@@ -17,7 +17,7 @@ SECONDS ?= 300
 
 LAB := "$$CARGO_TARGET_DIR"/release/corewire-lab
 
-.PHONY: help setup run test quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz doc lint
+.PHONY: help setup run test ci quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -32,6 +32,9 @@ run: ## one file to several processes (FILE=path RECEIVERS=3)
 
 test: ## everything that a change must pass
 	@scripts/test
+
+ci: ## what continuous integration runs besides: the lowest Rust, 64-bit ARM, packages
+	@scripts/test ci
 
 quick: ## after each edit: units, and quick models of what changed
 	@scripts/quick
@@ -68,13 +71,13 @@ model-quick: setup ## the loom models that `make test` runs
 	scripts/models quick_
 
 explore: setup ## every state of small worlds of several senders, a death at every step (long)
-	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
+	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explorers --test explorers senders -- --nocapture
 
 groups: setup ## every order of messages and deaths in small groups, up to STATES of each (STATES=30000000)
-	COREWIRE_GROUP_STATES=$(STATES) cargo test --locked --release -p corewire-groups -- --nocapture --test-threads 1
+	COREWIRE_GROUP_STATES=$(STATES) cargo test --locked --release -p corewire-explorers --test explorers -- groups checkpoints --nocapture --test-threads 1
 
 sim: setup ## random worlds of monitors and programs (SEEDS=10000), and the states of small ones
-	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-circuits -- --nocapture
+	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-explorers --test explorers -- circuits hostile_neighbours --nocapture
 
 kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
 	scripts/kill
@@ -87,7 +90,7 @@ torture: setup ## real processes killed at random (KILLS=5000) and stopped for 1
 
 torture-stops: setup ## 1,000 kills and 300 stops of 1 to 60 s in eight groups at a time, with joins and leaves (minutes)
 	COREWIRE_TORTURE_GROUPS=8 COREWIRE_TORTURE_KILLS=1000 COREWIRE_TORTURE_STOPS=300 COREWIRE_TORTURE_STOP_MS=60000 \
-		cargo test --release --locked -p corewire-group --test stops -- --nocapture
+		cargo test --release --locked -p corewire-group --test group stops -- --nocapture
 
 torture-long: setup ## the same again and again, each time from another seed (ROUNDS=10; hours)
 	scripts/torture $(KILLS) $(ROUNDS)

@@ -103,7 +103,7 @@ fn every_file_that_is_named_or_linked_exists() {
         }
         for word in quoted(document) {
             let file = word.split(':').next().unwrap();
-            let starts = ["crates/", "testing/", "lab/", "docs/", "examples/", "scripts/"];
+            let starts = ["crates/", "proof/", "lab/", "docs/", "examples/", "scripts/"];
             if starts.iter().any(|start| file.starts_with(start)) && !file.contains([' ', '*']) {
                 assert!(root().join(file).exists(), "{document} names {file}");
             }

@@ -32,7 +32,7 @@
 //! # The part that decides
 //!
 //! A [`Replica`] has no input, no output and no clock: it is told what happens ([`Input`]) and says what to do
-//! ([`Output`]), so that the same source runs in processes and under the model checker in `testing/groups`.
+//! ([`Output`]), so that the same source runs in processes and under the model checker in `proof/explorers`.
 //!
 //! | file | holds |
 //! |---|---|

@@ -9,7 +9,7 @@
 //! shared regions belong to the process itself: they are never counted, and mean nothing once it is
 //! dead.
 //!
-//! All of this runs on one thread: a test drives its roles in turns, as `testing/kill` does.
+//! All of this runs on one thread: a test drives its roles in turns, as `proof/kill` does.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;

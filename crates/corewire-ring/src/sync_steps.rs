@@ -1,5 +1,5 @@
 //! Counts the accesses that `sync_reported.rs` reports: it shows how much work a call does,
-//! whatever a peer has written (`--cfg corewire_steps`, for `testing/hostile`).
+//! whatever a peer has written (`--cfg corewire_steps`, for `proof/hostile`).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

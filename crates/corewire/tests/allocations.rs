@@ -1,4 +1,5 @@
 //! In steady state, sending and receiving allocate nothing; what is opened and dropped leaves nothing.
+//! A process of its own: it has an allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What is reported to a `tracing` subscriber.
+//! What is reported to a `tracing` subscriber. A process of its own: it has one subscriber.
 
 mod scratch;
 

@@ -34,7 +34,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `part` | a rank's part of the protocol, without input and output; the model checker in `testing/groups` runs it |
+//! | `part` | a rank's part of the protocol, without input and output; the model checker in `proof/explorers` runs it |
 //! | `files` | the files of checkpoints |
 //! | `join` | how ranks meet, and agree on the line |
 //! | `computation` | what programs call |

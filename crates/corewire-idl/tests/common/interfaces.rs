@@ -12,7 +12,7 @@ pub(crate) fn interfaces() -> Vec<Interface> {
     let mut all = Vec::new();
     for path in [
         fixtures.join("edition1/shapes.if"),
-        root.join("testing/interfaces/if/all.if"),
+        root.join("proof/processes/if/all.if"),
         root.join("examples/interfaces/calculator.if"),
     ] {
         let loader = |name: &str| Source::read(Path::new(name));

@@ -31,7 +31,7 @@
 //!
 //! # Rules that a model showed to be necessary
 //!
-//! `testing/explore` visits every state of small worlds, with a death possible at each step.
+//! `proof/explorers` visits every state of small worlds, with a death possible at each step.
 //!
 //! - A slot's **previous life is over** when its old stamp is published, or the claimer is known to
 //!   be dead. If the slot was the first of a run, the whole run must be published, or its claimer
@@ -50,7 +50,7 @@
 //!   owner of a run's first slot.
 //! - A sender that takes a row again finds in its **window** what the row's previous holder sent.
 //!   It writes there only when every receiver has read everything that was claimed before it
-//!   joined. No model has windows: `testing/processes/tests/torture.rs` found this rule.
+//!   joined. No model has windows: `proof/processes/tests/processes/torture.rs` found this rule.
 //!
 //! # Sleep, wake, room
 //!

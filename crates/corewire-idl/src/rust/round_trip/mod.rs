@@ -1,5 +1,5 @@
 //! Tests of generated code that are generated, too: every message of an interface with random arguments. What they call
-//! is `testing/interfaces/src/trip.rs`.
+//! is `proof/processes/src/interfaces/trip.rs`.
 //!
 //! | file | makes |
 //! |---|---|
@@ -30,7 +30,7 @@ pub fn round_trip(interface: &Interface, path: &str) -> Result<String, GenerateE
     let path = path.parse::<TokenStream>().map_err(|error| invalid(error.to_string()))?;
     let (values, service, run) = (generator.values(), generator.answers(), generator.run());
     let code = quote! {
-        use corewire_interfaces::trip;
+        use corewire_processes::interfaces::trip;
         use #path::*;
         #values
         #service

@@ -1,0 +1,6 @@
+//! What an engine promises, over the transport in memory.
+
+mod engine;
+mod hostile;
+mod offers;
+mod rendezvous;

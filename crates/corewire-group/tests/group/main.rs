@@ -1,0 +1,13 @@
+//! Groups, their log, collective calls and checkpoints; among threads, and among processes of this program.
+
+#[path = "../given/mod.rs"]
+mod given;
+#[path = "../members/mod.rs"]
+mod members;
+
+mod checkpoints;
+mod collectives;
+mod deaths;
+mod log;
+mod stops;
+mod torture;

@@ -1,0 +1,18 @@
+//! What users of the library rely on.
+
+#[path = "../scratch/mod.rs"]
+mod scratch;
+
+mod calls;
+mod channel;
+mod endpoint;
+mod held;
+mod in_place;
+mod levels;
+mod listener;
+mod policies;
+mod progressing;
+mod rejoin;
+mod shared;
+mod typed;
+mod wait_set;

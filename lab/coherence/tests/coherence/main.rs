@@ -1,0 +1,4 @@
+//! The caches, and what the rings cost on them.
+
+mod caches;
+mod rings;

@@ -1,0 +1,63 @@
+//! The model checker over the source of checkpoints.
+
+use corewire_explorers::groups::checkpoints::Computations;
+use corewire_group::{BrokenPart, PartRules};
+use stateright::{Checker, Model, UniformChooser};
+
+/// Two ranks, three messages, three checkpoints, one end.
+fn two() -> Computations {
+    let rules = PartRules::default();
+    Computations { ranks: 2, messages: 3, checkpoints: 3, ends: 1, rules }
+}
+
+/// How many states are walked through at most, those that are met again included: `COREWIRE_GROUP_STATES`.
+fn states_max() -> usize {
+    let states = std::env::var("COREWIRE_GROUP_STATES").ok();
+    states.map_or(1_000_000, |states| states.parse().unwrap())
+}
+
+#[track_caller]
+fn holds(world: Computations) {
+    let max = states_max();
+    let checker = world.checker().threads(2).target_state_count(max).spawn_bfs().join();
+    let is_all = checker.state_count() < max;
+    println!("{} states{}", checker.unique_state_count(), if is_all { "" } else { ", and more" });
+    if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        panic!("{name}: {:?}\n{:?}", path.last_state(), path.clone().into_actions());
+    }
+}
+
+#[test]
+fn a_state_that_is_restored_belongs_together() {
+    holds(two());
+    holds(Computations { messages: 2, checkpoints: 2, ends: 2, ..two() });
+    holds(Computations { ranks: 3, checkpoints: 2, ..two() });
+}
+
+#[test]
+fn large_worlds_at_random() {
+    for world in [
+        Computations { messages: 12, checkpoints: 8, ends: 3, ..two() },
+        Computations { ranks: 4, messages: 16, checkpoints: 8, ends: 2, ..two() },
+    ] {
+        let checker = world.checker().threads(2).target_state_count(2 * states_max());
+        let checker = checker.spawn_simulation(1, UniformChooser).join();
+        if let Some((name, path)) = checker.discoveries().into_iter().next() {
+            panic!("{name}: {:?}\n{:?}", path.last_state(), path.clone().into_actions());
+        }
+    }
+}
+
+#[test]
+fn rules_that_are_broken_are_found() {
+    for broken in [
+        BrokenPart::CheckpointsFirst,
+        BrokenPart::SettlesByEarlierOnes,
+        BrokenPart::KeepsUnsettled,
+        BrokenPart::ForgetsRepeated,
+    ] {
+        let world = Computations { rules: PartRules::without(broken), ..two() };
+        let checker = world.checker().threads(2).target_state_count(3_000_000).spawn_bfs().join();
+        assert!(!checker.discoveries().is_empty(), "{broken:?}");
+    }
+}

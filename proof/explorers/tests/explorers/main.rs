@@ -1,0 +1,8 @@
+//! The explorers and the simulator.
+
+mod checkpoints;
+mod circuits;
+mod groups;
+mod hostile_neighbours;
+mod matching;
+mod senders;

@@ -1,0 +1,20 @@
+//! Real processes that join, leave, are stopped and die.
+
+#[path = "../roles/mod.rs"]
+mod roles;
+#[path = "../tracer/mod.rs"]
+mod tracer;
+
+mod calls;
+mod circuits;
+mod costs;
+mod deaths;
+mod endpoints;
+mod exchanges;
+mod held;
+mod large;
+mod listeners;
+mod refusals;
+mod relays;
+mod stopped;
+mod torture;
