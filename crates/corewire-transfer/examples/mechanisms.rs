@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use corewire_ring::Trusted;
 use corewire_ring::message::{Memory, Sink};
-use corewire_transfer::driver::{Courier, introduce};
-use corewire_transfer::thresholds::PIECES_MAX;
-use corewire_transfer::{
+use corewire_transfer::mechanisms::driver::{Courier, introduce};
+use corewire_transfer::mechanisms::{
     BothSides, Description, KernelGet, KernelPut, MAPS_MAX, Mapped, Mechanism, MessageQueue,
     PairLink, Peer, Piece, Ptrace, Reason, Role, SharedBuffer, Step,
 };
+use corewire_transfer::thresholds::PIECES_MAX;
 
 const ROUND_BYTES: usize = 64 << 20;
 const ROUNDS: usize = 11;

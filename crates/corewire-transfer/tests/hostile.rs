@@ -1,7 +1,7 @@
 //! Descriptions from a peer that writes anything into them: an error or a message, nothing beyond the target.
 
 use corewire_ring::message::{Memory, Sink};
-use corewire_transfer::{
+use corewire_transfer::mechanisms::{
     BothSides, CopyError, DESCRIPTION_BYTES_MAX, Description, KernelGet, Mapped, Mechanism,
     MessageQueue, PairLink, Peer, Role, SharedBuffer, Step,
 };

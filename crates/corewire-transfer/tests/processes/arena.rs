@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use corewire_ring::message::{Memory, Sink};
-use corewire_transfer::{Mechanism, RegisterError, Role};
+use corewire_transfer::mechanisms::{Mechanism, RegisterError, Role};
 
 const CANARY: u8 = 0xa5;
 const CANARY_BYTES: usize = 64;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_ring::message::Memory;
-use corewire_transfer::driver::{Courier, move_message};
-use corewire_transfer::{CopyError, Description, Mechanism, Peer, Piece, Ptrace, Role, Step};
+use corewire_transfer::mechanisms::driver::{Courier, move_message};
+use corewire_transfer::mechanisms::{
+    CopyError, Description, Mechanism, Peer, Piece, Ptrace, Role, Step,
+};
 
 use crate::arena::memory_for;
 use crate::roles::{Job, MECHANISMS, Move, Task, meet, start, take_back, with};
@@ -355,11 +357,14 @@ fn a_message_that_does_not_fit_is_an_error() {
     let peer = own.clone();
     let sender = std::thread::spawn(move || {
         let mut get =
-            corewire_transfer::KernelGet::initialise(peer.clone(), Role::Source, ()).unwrap();
+            corewire_transfer::mechanisms::KernelGet::initialise(peer.clone(), Role::Source, ())
+                .unwrap();
         let mut piece = get.register(Memory::from(vec![1; 101])).unwrap();
         move_message(&mut get, &peer, &mut piece, &courier).unwrap_err().to_string()
     });
-    let mut get = corewire_transfer::KernelGet::initialise(own.clone(), Role::Target, ()).unwrap();
+    let mut get =
+        corewire_transfer::mechanisms::KernelGet::initialise(own.clone(), Role::Target, ())
+            .unwrap();
     let mut piece = get.register(Memory::from(vec![0; 100])).unwrap();
     let error = move_message(&mut get, &own, &mut piece, &far.into()).unwrap_err();
     assert_eq!(error.to_string(), "message of 101 bytes: the target has 100");

@@ -1,7 +1,7 @@
 //! Messages of every length, from any list of parts to any other, with every mechanism.
 
-use corewire_transfer::driver::DriverError;
-use corewire_transfer::{PairLink, Peer, Role};
+use corewire_transfer::mechanisms::driver::DriverError;
+use corewire_transfer::mechanisms::{PairLink, Peer, Role};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use corewire_os::process::life_of;
-use corewire_transfer::driver::Courier;
-use corewire_transfer::{KernelGet, Mechanism, Peer, Reason, Role};
+use corewire_transfer::mechanisms::driver::Courier;
+use corewire_transfer::mechanisms::{KernelGet, Mechanism, Peer, Reason, Role};
 
 use crate::roles::{Job, Move, Task, meet, start, start_after, with};
 
@@ -91,8 +91,12 @@ impl Job for Try<'_> {
             let (_arena, memory) =
                 crate::arena::memory_for(&mut mechanism, task.role, 0, &task.parts).unwrap();
             let mut piece = mechanism.register(memory).unwrap();
-            let moved =
-                corewire_transfer::driver::move_message(&mut mechanism, peer, &mut piece, courier);
+            let moved = corewire_transfer::mechanisms::driver::move_message(
+                &mut mechanism,
+                peer,
+                &mut piece,
+                courier,
+            );
             let error = moved.unwrap_err().to_string();
             assert_eq!(error, why.to_string());
             return error;

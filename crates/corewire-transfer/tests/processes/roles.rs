@@ -7,8 +7,8 @@ use std::process::{Child, Command};
 
 use corewire_ring::Trusted;
 use corewire_ring::message::Memory;
-use corewire_transfer::driver::{Courier, DriverError, introduce, move_message};
-use corewire_transfer::{
+use corewire_transfer::mechanisms::driver::{Courier, DriverError, introduce, move_message};
+use corewire_transfer::mechanisms::{
     BothSides, Busy, KernelGet, KernelPut, Mapped, Mechanism, MessageQueue, PairLink, Peer, Piece,
     Ptrace, Role, SharedBuffer,
 };
@@ -179,7 +179,7 @@ pub(crate) fn with<J: Job>(
     task: &Task,
     peer: &Peer,
     link: &PairLink,
-) -> Result<J::Output, corewire_transfer::Reason> {
+) -> Result<J::Output, corewire_transfer::mechanisms::Reason> {
     let (peer, link, role) = (peer.clone(), link.clone(), task.role);
     Ok(match task.mechanism {
         0 => job.run(SharedBuffer::initialise(peer, role, link)?, task),

@@ -93,7 +93,7 @@ pub(crate) fn is_registered(link: &impl Link, number: u64) -> bool {
 ///
 /// # Example
 /// ```
-/// use corewire_transfer::{Cells, Link, PairLink};
+/// use corewire_transfer::mechanisms::{Cells, Link, PairLink};
 ///
 /// let (mut near, mut far) = PairLink::between_threads(16, 16 << 10)?;
 /// assert_eq!(near.send(7, &b"hello".as_slice(), 0, Cells::InTurn)?, 5);

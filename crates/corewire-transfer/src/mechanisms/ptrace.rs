@@ -32,18 +32,20 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::kernel_copy::{BothWalks, Refusal};
-use crate::kernel_get::read_step;
-use crate::mechanism::{
+use crate::mechanisms::kernel_get::read_step;
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::{self, Call, Reason};
-use crate::piece::{self, Described, Description, Extra, Kind, Piece, Reading, Registry};
+use crate::mechanisms::permission::{self, Call, Reason};
+use crate::mechanisms::piece::{
+    self, Described, Description, Extra, Kind, Piece, Reading, Registry,
+};
 
 /// Copies of the memory of a process that is stopped meanwhile.
 ///
 /// # Example
 /// ```
-/// use corewire_transfer::{Mechanism, Peer, Ptrace, Reason, Role};
+/// use corewire_transfer::mechanisms::{Mechanism, Peer, Ptrace, Reason, Role};
 ///
 /// // A process cannot stop itself and go on.
 /// let ptrace = Ptrace::initialise(Peer::own()?, Role::Target, ());

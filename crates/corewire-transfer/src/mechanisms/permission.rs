@@ -40,7 +40,7 @@ impl Call {
 ///
 /// # Example
 /// ```
-/// use corewire_transfer::{KernelPut, Mechanism, PairLink, Peer, Reason, Role};
+/// use corewire_transfer::mechanisms::{KernelPut, Mechanism, PairLink, Peer, Reason, Role};
 ///
 /// // A put is a write by another process.
 /// let (link, _) = PairLink::between_threads(16, 16 << 10)?;
@@ -158,7 +158,7 @@ fn is_refused_here(call: Call) -> bool {
     let answer = match call {
         Call::Read => try_read(own),
         Call::Write => try_write(own),
-        Call::Ptrace => crate::ptrace::try_call(),
+        Call::Ptrace => crate::mechanisms::ptrace::try_call(),
     };
     answer == Err(Refusal::NotPermitted)
 }

@@ -37,11 +37,13 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 use crate::kernel_copy::BothWalks;
-use crate::mechanism::{
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::Reason;
-use crate::piece::{self, Copying, Described, Description, Extra, Kind, Piece, Registry};
+use crate::mechanisms::permission::Reason;
+use crate::mechanisms::piece::{
+    self, Copying, Described, Description, Extra, Kind, Piece, Registry,
+};
 use crate::thresholds::{PARTS_MAX, STEP_BYTES};
 
 /// Maximum number of the peer's segments that a receiver keeps mapped.
@@ -52,7 +54,7 @@ pub const MAPS_MAX: usize = 16;
 /// # Example
 /// ```
 /// use corewire_ring::message::{Memory, Sink};
-/// use corewire_transfer::{Mapped, Mechanism, Peer, Role, Step};
+/// use corewire_transfer::mechanisms::{Mapped, Mechanism, Peer, Role, Step};
 ///
 /// let own = Peer::own()?;
 /// let mut sender = Mapped::initialise(own.clone(), Role::Source, ())?;

@@ -15,11 +15,13 @@
 use corewire_ring::message::{Memory, Sink};
 
 use crate::kernel_copy::Refusal;
-use crate::mechanism::{
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::{Call, Reason, may_read};
-use crate::piece::{self, Copying, Described, Description, Extra, Kind, Piece, Reading, Registry};
+use crate::mechanisms::permission::{Call, Reason, may_read};
+use crate::mechanisms::piece::{
+    self, Copying, Described, Description, Extra, Kind, Piece, Reading, Registry,
+};
 use crate::thresholds::ALONE_BYTES;
 
 /// Copies by the kernel, made by the receiver.
@@ -27,7 +29,7 @@ use crate::thresholds::ALONE_BYTES;
 /// # Example
 /// ```
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::{KernelGet, Mechanism, Peer, Role, Step};
+/// use corewire_transfer::mechanisms::{KernelGet, Mechanism, Peer, Role, Step};
 ///
 /// let own = Peer::own()?;
 /// let mut sender = KernelGet::initialise(own.clone(), Role::Source, ())?;

@@ -21,9 +21,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use crate::link::{LinkMemory, PairLink};
-use crate::mechanism::{CopyError, Mechanism, Peer, Step};
-use crate::piece::{DESCRIPTION_BYTES_MAX, Description, Piece};
+use crate::mechanisms::link::{LinkMemory, PairLink};
+use crate::mechanisms::mechanism::{CopyError, Mechanism, Peer, Step};
+use crate::mechanisms::piece::{DESCRIPTION_BYTES_MAX, Description, Piece};
 
 /// Why a message was not moved.
 #[derive(Debug, thiserror::Error)]
@@ -201,8 +201,8 @@ pub fn introduce(
 /// use std::thread;
 ///
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::driver::{Courier, move_message};
-/// use corewire_transfer::{KernelGet, Mechanism, Peer, Role};
+/// use corewire_transfer::mechanisms::driver::{Courier, move_message};
+/// use corewire_transfer::mechanisms::{KernelGet, Mechanism, Peer, Role};
 ///
 /// let (near, far) = Courier::pair()?;
 /// let sender = thread::spawn(move || {

@@ -17,13 +17,13 @@
 
 use corewire_ring::message::{Memory, Source};
 
-use crate::kernel_put::register_offer;
-use crate::link::{Cells, Link, is_registered};
-use crate::mechanism::{
+use crate::mechanisms::kernel_put::register_offer;
+use crate::mechanisms::link::{Cells, Link, is_registered};
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::Reason;
-use crate::piece::{self, Copying, Described, Description, Kind, Piece, Registry};
+use crate::mechanisms::permission::Reason;
+use crate::mechanisms::piece::{self, Copying, Described, Description, Kind, Piece, Registry};
 use crate::thresholds::STEP_BYTES;
 
 /// Copies into and out of a reused pipe.
@@ -31,7 +31,7 @@ use crate::thresholds::STEP_BYTES;
 /// # Example
 /// ```
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::{Mechanism, PairLink, Peer, Role, SharedBuffer, Step};
+/// use corewire_transfer::mechanisms::{Mechanism, PairLink, Peer, Role, SharedBuffer, Step};
 ///
 /// let (near, far) = PairLink::between_threads(16, 16 << 10)?;
 /// let own = Peer::own()?;

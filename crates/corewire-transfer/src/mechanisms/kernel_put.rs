@@ -19,13 +19,15 @@
 
 use corewire_ring::message::Memory;
 
-use crate::both_sides::{Help, HelpStep, Pull, PullStep, chunks_of};
-use crate::link::{Link, is_registered};
-use crate::mechanism::{
+use crate::mechanisms::link::{Link, is_registered};
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::{Call, Reason, may_read, may_write};
-use crate::piece::{self, Copying, Described, Description, Extra, Kind, Piece, Registry};
+use crate::mechanisms::permission::{Call, Reason, may_read, may_write};
+use crate::mechanisms::piece::{
+    self, Copying, Described, Description, Extra, Kind, Piece, Registry,
+};
+use crate::pull::{Help, HelpStep, Pull, PullStep, chunks_of};
 use crate::thresholds::PIECES_MAX;
 
 /// Copies by the kernel, made by the sender.
@@ -33,7 +35,7 @@ use crate::thresholds::PIECES_MAX;
 /// # Example
 /// It takes two processes: a process does not write to itself in this way.
 /// ```
-/// use corewire_transfer::{KernelPut, Mechanism, PairLink, Peer, Reason, Role};
+/// use corewire_transfer::mechanisms::{KernelPut, Mechanism, PairLink, Peer, Reason, Role};
 ///
 /// let (link, _) = PairLink::between_threads(16, 16 << 10)?;
 /// let put = KernelPut::initialise(Peer::own()?, Role::Source, link);

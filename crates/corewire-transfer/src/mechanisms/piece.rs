@@ -19,10 +19,10 @@ use corewire_ring::message::{Memory, Sink, Source};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Relaxed, Ordering::Release, fence};
 
-use crate::both_sides::{Help, Pull};
 use crate::kernel_copy::Remote;
-use crate::mapped::View;
-use crate::mechanism::{CopyError, NotRegistered, RegisterError, Role};
+use crate::mechanisms::mapped::View;
+use crate::mechanisms::mechanism::{CopyError, NotRegistered, RegisterError, Role};
+use crate::pull::{Help, Pull};
 use crate::thresholds::{PARTS_MAX, PIECES_MAX};
 
 /// Which mechanism a description belongs to.
@@ -163,7 +163,7 @@ pub(crate) struct Reading {
 /// # Example
 /// ```
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::{CopyError, KernelGet, Mechanism, Peer, Role};
+/// use corewire_transfer::mechanisms::{CopyError, KernelGet, Mechanism, Peer, Role};
 ///
 /// let own = Peer::own()?;
 /// let mut sender = KernelGet::initialise(own.clone(), Role::Source, ())?;

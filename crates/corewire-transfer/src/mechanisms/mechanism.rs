@@ -19,8 +19,8 @@ use corewire_ring::message::{Sink, Source};
 use corewire_ring::pair::PairViolation;
 
 use crate::kernel_copy::{Refusal, Remote};
-use crate::permission::{self, Call, Reason};
-use crate::piece::{Description, Piece};
+use crate::mechanisms::permission::{self, Call, Reason};
+use crate::mechanisms::piece::{Description, Piece};
 
 /// What a process does in a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Step {
 /// One process plays both sides; a copy by the kernel does not mind.
 /// ```
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::{KernelGet, Mechanism, Peer, Role, Step};
+/// use corewire_transfer::mechanisms::{KernelGet, Mechanism, Peer, Role, Step};
 ///
 /// let own = Peer::own()?;
 /// let mut sender = KernelGet::initialise(own.clone(), Role::Source, ())?;
@@ -80,7 +80,7 @@ pub enum Step {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`driver::move_message`]: crate::driver::move_message
+/// [`driver::move_message`]: crate::mechanisms::driver::move_message
 pub trait Mechanism: Sized {
     /// Its name, for people.
     const NAME: &'static str;
@@ -116,8 +116,8 @@ pub trait Mechanism: Sized {
 
     /// Registers memory: the other side may use it, once it has the [description](Piece::description).
     ///
-    /// A piece serves any number of messages, one after the other. With [`KernelPut`](crate::KernelPut) and
-    /// [`BothSides`](crate::BothSides) the piece of the source serves one, and is registered again for the next.
+    /// A piece serves any number of messages, one after the other. With [`KernelPut`](super::KernelPut) and
+    /// [`BothSides`](super::BothSides) the piece of the source serves one, and is registered again for the next.
     ///
     /// # Errors
     /// [`NotRegistered`], with the memory.

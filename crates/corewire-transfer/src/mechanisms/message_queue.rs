@@ -18,20 +18,20 @@
 
 use corewire_ring::message::Memory;
 
-use crate::link::{Cells, Link};
-use crate::mechanism::{
+use crate::mechanisms::link::{Cells, Link};
+use crate::mechanisms::mechanism::{
     Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
 };
-use crate::permission::Reason;
-use crate::piece::{self, Description, Kind, Piece, Registry};
-use crate::shared_buffer::{Part, Pipe};
+use crate::mechanisms::permission::Reason;
+use crate::mechanisms::piece::{self, Description, Kind, Piece, Registry};
+use crate::mechanisms::shared_buffer::{Part, Pipe};
 
 /// Copies into and out of cells.
 ///
 /// # Example
 /// ```
 /// use corewire_ring::message::Memory;
-/// use corewire_transfer::{MessageQueue, Mechanism, PairLink, Peer, Role, Step};
+/// use corewire_transfer::mechanisms::{MessageQueue, Mechanism, PairLink, Peer, Role, Step};
 ///
 /// let (near, far) = PairLink::between_threads(16, 4 << 10)?;
 /// let own = Peer::own()?;
