@@ -11,30 +11,7 @@ use corewire_endpoint::{
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
 
-type Ends = Vec<Engine<InMemory>>;
-
-/// Engines whose peers have each other's numbers.
-fn ends(network: &Network, count: usize, budget: usize) -> Ends {
-    let join = |number: usize| {
-        let name = ChannelName::new(&format!("end-{number}")).unwrap();
-        Engine::new(network.join(name), Budget::new(budget, 4), Seed(3))
-    };
-    let mut ends: Ends = (0..count).map(join).collect();
-    settle(&mut ends);
-    ends
-}
-
-fn settle(ends: &mut [Engine<InMemory>]) {
-    let mut quiet = 0;
-    while quiet < 30 {
-        quiet += 1;
-        for end in &mut *ends {
-            if end.progress(None).unwrap() {
-                quiet = 0;
-            }
-        }
-    }
-}
+use crate::ends::{Ends, ends, settle};
 
 fn peer(engine: &Engine<InMemory>, number: u32) -> Peer {
     engine.peer_at(number).unwrap()

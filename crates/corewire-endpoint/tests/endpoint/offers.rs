@@ -10,6 +10,8 @@ use corewire_endpoint::{
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Verb, offer_number};
 
+use crate::ends::settle;
+
 type End = Engine<InMemory>;
 
 /// Fragments that a queue holds, each of so many bytes.
@@ -33,18 +35,6 @@ fn two(network: &Network) -> [End; 2] {
     let mut ends = [engine(network.join(name("a"))), engine(network.join(name("b")))];
     settle(&mut ends);
     ends
-}
-
-fn settle(ends: &mut [End]) {
-    let mut quiet = 0;
-    while quiet < 30 {
-        quiet += 1;
-        for end in &mut *ends {
-            if end.progress(None).unwrap() {
-                quiet = 0;
-            }
-        }
-    }
 }
 
 /// One side makes calls, the other none.

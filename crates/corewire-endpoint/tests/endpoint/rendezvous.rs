@@ -10,27 +10,8 @@ use corewire_endpoint::{
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
 
-type Ends = Vec<Engine<InMemory>>;
-fn ends(network: &Network, count: usize, budget: usize) -> Ends {
-    let join = |number: usize| {
-        let name = ChannelName::new(&format!("end-{number}")).unwrap();
-        Engine::new(network.join(name), Budget::new(budget, 4), Seed(3))
-    };
-    let mut ends: Ends = (0..count).map(join).collect();
-    settle(&mut ends);
-    ends
-}
-fn settle(ends: &mut [Engine<InMemory>]) {
-    let mut quiet = 0;
-    while quiet < 30 {
-        quiet += 1;
-        for end in &mut *ends {
-            if end.progress(None).unwrap() {
-                quiet = 0;
-            }
-        }
-    }
-}
+use crate::ends::{ends, settle};
+
 fn receive(engine: &mut Engine<InMemory>, selector: Selector) -> Option<(Status, Vec<u8>)> {
     let mut target = engine.new_message();
     let mut caller = Caller::new(selector, target.as_target());

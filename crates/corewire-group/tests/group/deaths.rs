@@ -17,15 +17,13 @@ use corewire_group::{CollectiveError, Communicator, Group};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::given::given;
+
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CALLS: [&str; 6] = ["barrier", "broadcast", "reduce", "allreduce", "gather", "all_to_all"];
 const CALL: &str = "COREWIRE_TORTURE_CALL";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
-
-fn given(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
 
 /// Microseconds of a clock that all processes share.
 fn now() -> f64 {
