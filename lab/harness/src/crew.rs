@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::cell::OnceCell;
 use std::fs::DirBuilder;
+use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +20,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::board::{Board, READY};
-use super::output::{complaint, reports_of};
 use super::places::{Assignment, relax};
 use super::program::Program;
 use super::report::Report;
@@ -30,18 +30,6 @@ use crate::failure::{Doing, Failure};
 /// removed.
 #[derive(Debug)]
 pub struct Crew {
-    parts: Parts,
-    /// The processes that were started here. They may have started others.
-    workers: Vec<Child>,
-    /// Their process descriptors.
-    lives: Vec<Descriptor>,
-    domain: OnceCell<Domain>,
-    kept: Vec<Box<dyn Any>>,
-}
-
-/// What a crew has before its workers are started.
-#[derive(Debug)]
-pub(super) struct Parts {
     pub(super) program: Program,
     pub(super) board: Board,
     pub(super) directory: Directory,
@@ -52,6 +40,12 @@ pub(super) struct Parts {
     pub(super) assignment: Assignment,
     /// Number of processes that take part in the measurement.
     pub(super) processes: usize,
+    /// The processes that were started here. They may have started others.
+    pub(super) workers: Vec<Child>,
+    /// Their process descriptors.
+    pub(super) lives: Vec<Descriptor>,
+    pub(super) domain: OnceCell<Domain>,
+    pub(super) kept: Vec<Box<dyn Any>>,
 }
 
 /// The directory of a crew, which only this user can enter. It is removed at the end.
@@ -73,21 +67,16 @@ impl Drop for Directory {
 }
 
 impl Crew {
-    pub(super) fn new(parts: Parts) -> Self {
-        let (workers, lives, kept) = (Vec::new(), Vec::new(), Vec::new());
-        Self { parts, workers, lives, domain: OnceCell::new(), kept }
-    }
-
     /// The directory of the crew, which is removed at the end.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        &self.parts.directory.0
+        &self.directory.0
     }
 
     /// What all processes of the crew share.
     #[must_use]
     pub fn board(&self) -> &Board {
-        &self.parts.board
+        &self.board
     }
 
     /// The domain of the crew, in its directory.
@@ -110,7 +99,7 @@ impl Crew {
     /// Whether loops that poll must yield, because not every process has a processor of its own.
     #[must_use]
     pub fn is_oversubscribed(&self) -> bool {
-        self.parts.assignment.is_oversubscribed
+        self.assignment.is_oversubscribed
     }
 
     /// The command line of worker `index`, program first, for a launcher.
@@ -125,18 +114,19 @@ impl Crew {
     ) -> Result<Vec<String>, Failure> {
         let seat = Seat {
             index,
-            board: self.parts.board.path(),
+            board: self.board.path(),
             directory: self.directory().to_owned(),
-            cpu: self.parts.assignment.workers.get(index).copied().flatten(),
-            must_yield: self.parts.assignment.is_oversubscribed,
+            cpu: self.assignment.workers.get(index).copied().flatten(),
+            must_yield: self.is_oversubscribed(),
         };
         let order = serde_json::to_value(order).doing("write an order")?;
         let letter = Letter { role: role.name.to_owned(), seat, order };
         let letter = serde_json::to_string(&letter).doing("write an order")?;
         let program = std::env::current_exe().doing("find this program")?;
-        let program = program.to_string_lossy().into_owned();
-        let arguments = self.parts.program.arguments.iter().map(|&word| word.to_owned());
-        Ok([program].into_iter().chain(arguments).chain([letter]).collect())
+        let mut words = vec![program.to_string_lossy().into_owned()];
+        words.extend(self.program.arguments.iter().map(|&word| word.to_owned()));
+        words.push(letter);
+        Ok(words)
     }
 
     /// Starts the next worker. After the last one, pins the controller if it takes part.
@@ -146,8 +136,8 @@ impl Crew {
     pub fn add_worker<O: Serialize>(&mut self, role: &Role<O>, order: &O) -> Result<(), Failure> {
         let words = self.command_of(self.workers.len(), role, order)?;
         self.add(Command::new(&words[0]).args(&words[1..]))?;
-        match self.parts.assignment.controller {
-            Some(cpu) if self.workers.len() == self.parts.assignment.workers.len() => {
+        match self.assignment.controller {
+            Some(cpu) if self.workers.len() == self.assignment.workers.len() => {
                 processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))
             }
             _ => Ok(()),
@@ -194,12 +184,10 @@ impl Crew {
     /// # Errors
     /// If a worker fails, the user wants an end, or the time is up.
     pub fn await_ready(&mut self) -> Result<(), Failure> {
-        let workers = self.parts.assignment.workers.len();
-        while !(0..workers).all(|worker| self.parts.board.has_reached(worker, READY)) {
-            self.check()?;
-            self.await_an_end(Duration::from_micros(200))?;
-        }
-        Ok(())
+        let workers = 0..self.assignment.workers.len();
+        self.await_asleep(Duration::from_micros(200), |crew| {
+            Ok(workers.clone().all(|worker| crew.board.has_reached(worker, READY)))
+        })
     }
 
     /// Waits until worker `index` has reached `step`. Polls, for a controller that takes part.
@@ -208,7 +196,7 @@ impl Crew {
     /// As [`Self::await_ready`], and if this worker ends before the step.
     pub fn await_step(&mut self, index: usize, step: u64) -> Result<(), Failure> {
         let mut polls = 0u64;
-        while !self.parts.board.has_reached(index, step) {
+        while !self.board.has_reached(index, step) {
             pause();
             polls += 1;
             if self.is_oversubscribed() && polls.is_multiple_of(64) {
@@ -217,7 +205,7 @@ impl Crew {
             if polls.is_multiple_of(1 << 20) {
                 self.check()?;
                 let has_ended = has_ended(&mut self.workers[index])?;
-                if has_ended && !self.parts.board.has_reached(index, step) {
+                if has_ended && !self.board.has_reached(index, step) {
                     return Err(Failure::other("a worker ended early"));
                 }
             }
@@ -243,8 +231,8 @@ impl Crew {
     /// Fails if a process has failed, the user wants an end, or the time is up.
     fn check(&mut self) -> Result<(), Failure> {
         self.check_statuses()?;
-        (self.parts.program.check)()?;
-        if self.parts.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        (self.program.check)()?;
+        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(Failure::other("it did not end in time: a message or a mark got stuck"));
         }
         Ok(())
@@ -266,16 +254,12 @@ impl Crew {
     /// # Errors
     /// As [`Self::await_ready`].
     pub fn await_step_asleep(&mut self, index: usize, step: u64) -> Result<(), Failure> {
-        while !self.parts.board.has_reached(index, step) {
-            self.check()?;
-            self.await_an_end(Duration::from_millis(5))?;
-        }
-        Ok(())
+        self.await_asleep(Duration::from_millis(5), |crew| Ok(crew.board.has_reached(index, step)))
     }
 
     /// Lets workers that wait for it begin.
     pub fn go(&self) {
-        self.parts.board.go();
+        self.board.go();
     }
 
     /// Waits until all workers have ended.
@@ -286,6 +270,15 @@ impl Crew {
         self.await_ends()
     }
 
+    /// The same, at the end of a benchmark, which the crew [describes](Self::describe).
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_with(self, report: &mut Report) -> Result<(), Failure> {
+        self.describe(report);
+        self.finish()
+    }
+
     /// Waits for the reports of the workers, in the order in which they were started. Meanwhile it only
     /// checks whether they have ended, so that it does not disturb them.
     ///
@@ -293,23 +286,48 @@ impl Crew {
     /// As [`Self::finish`], and if a report cannot be read.
     pub fn reports<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Failure> {
         self.await_ends()?;
-        let reports: Vec<Vec<R>> =
-            self.workers.iter_mut().map(reports_of).collect::<Result<_, _>>()?;
-        Ok(reports.into_iter().flatten().collect())
+        let reports: Result<Vec<Vec<R>>, _> = self.workers.iter_mut().map(reports_of).collect();
+        Ok(reports?.into_iter().flatten().collect())
+    }
+
+    /// Waits until all workers are ready, lets them go, and waits for their reports.
+    ///
+    /// # Errors
+    /// As [`Self::reports`].
+    pub fn run<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Failure> {
+        self.await_ready()?;
+        self.go();
+        self.reports()
+    }
+
+    /// The same for a crew whose first worker reports for all.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and if there is no report.
+    pub fn first_report<R: DeserializeOwned>(self) -> Result<R, Failure> {
+        let first = self.run()?.into_iter().next();
+        first.ok_or_else(|| Failure::other("nobody reported"))
     }
 
     fn await_ends(&mut self) -> Result<(), Failure> {
-        loop {
-            let mut are_over = true;
-            for worker in &mut self.workers {
-                are_over &= has_ended(worker)?;
-            }
-            if are_over {
-                return self.check_statuses();
-            }
+        self.await_asleep(Duration::from_millis(20), |crew| {
+            let ended = crew.workers.iter_mut().map(has_ended).collect::<Result<Vec<_>, _>>()?;
+            Ok(ended.into_iter().all(|has_ended| has_ended))
+        })?;
+        self.check_statuses()
+    }
+
+    /// Waits for something. Looks after it whenever a process ends, and at least this often.
+    fn await_asleep(
+        &mut self,
+        often: Duration,
+        mut is_there: impl FnMut(&mut Self) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        while !is_there(self)? {
             self.check()?;
-            self.await_an_end(Duration::from_millis(20))?;
+            self.await_an_end(often)?;
         }
+        Ok(())
     }
 
     /// Sleeps until a running process ends, at most for `most`.
@@ -330,7 +348,7 @@ impl Crew {
 
     /// Adds the number of cores and of processes to a report.
     pub fn describe(&self, report: &mut Report) {
-        let (cores, processes) = (self.parts.cpus.len(), self.parts.processes);
+        let (cores, processes) = (self.cpus.len(), self.processes);
         report.value("cores", cores);
         report.value("processes", processes);
         report.value("oversubscribed", self.is_oversubscribed());
@@ -344,6 +362,38 @@ fn has_ended(worker: &mut Child) -> Result<bool, Failure> {
     Ok(worker.try_wait().doing("look after a process")?.is_some())
 }
 
+/// The reports of a process that has ended and of the processes that it started, one line each.
+fn reports_of<R: DeserializeOwned>(worker: &mut Child) -> Result<Vec<R>, Failure> {
+    let mut text = String::new();
+    if let Some(output) = &mut worker.stdout {
+        output.read_to_string(&mut text).doing("read a report")?;
+    }
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).doing("read a report")).collect()
+}
+
+/// The reason that a failed process gave.
+fn complaint(worker: &mut Child, status: &str) -> Failure {
+    let mut text = String::new();
+    if let Some(errors) = &mut worker.stderr {
+        // If this fails, the exit status is still known.
+        let _ = errors.read_to_string(&mut text);
+    }
+    match reason(&text) {
+        "" => Failure::other(format!("a process ended: {status}")),
+        line => Failure::other(line),
+    }
+}
+
+/// The line that says why a process failed. Launchers print more than the processes that they start,
+/// and draw frames around it.
+fn reason(text: &str) -> &str {
+    let ours = text.lines().find(|line| line.starts_with("cannot "));
+    let says = |line: &&str| line.contains(char::is_alphanumeric);
+    let last = || text.lines().map(str::trim).rfind(says);
+    ours.or_else(last).unwrap_or_default()
+}
+
 impl Drop for Crew {
     fn drop(&mut self) {
         for worker in &mut self.workers {
@@ -353,8 +403,8 @@ impl Drop for Crew {
         }
         // Before its directory.
         self.domain.take();
-        if self.parts.assignment.controller.is_some() {
-            let _ = processor::keep_to(&self.parts.cpus);
+        if self.assignment.controller.is_some() {
+            let _ = processor::keep_to(&self.cpus);
         }
     }
 }
@@ -405,5 +455,12 @@ mod tests {
         let mut crew = setup().crew().unwrap();
         crew.add(&mut shell("exit 0")).unwrap();
         assert_eq!(crew.await_step(0, 1).unwrap_err().message, "a worker ended early");
+    }
+
+    #[test]
+    fn the_reason_is_the_line_of_ours_or_the_last_one() {
+        assert_eq!(reason("frame\ncannot open it: no\n-----\nmore"), "cannot open it: no");
+        assert_eq!(reason("first\n  last word\n----\n"), "last word");
+        assert_eq!(reason(""), "");
     }
 }

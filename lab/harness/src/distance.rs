@@ -3,11 +3,12 @@
 //! distances cannot be compared, so each measurement says at which distance it ran.
 
 use corewire_ring::region::Region;
+use serde_json::Value;
 
 use super::line::{BYTES, LINES, RawLine};
 use super::places::on_two;
 use super::report::Report;
-use super::statistics::{median, thousandths};
+use super::statistics::median;
 use crate::failure::Failure;
 
 /// Between two threads of one core, a line takes less than this.
@@ -100,13 +101,6 @@ impl Distance {
     }
 
     /// In words, such as `cores 0 and 1, a line takes 64 ns (another core)`.
-    ///
-    /// ```
-    /// use corewire_harness::distance::Distance;
-    ///
-    /// let near = Distance { cores: vec![0, 1], line_ns: Some([30.0, 32.0]) };
-    /// assert_eq!(near.words(), "cores 0 and 1, a line takes 31 ns (hyperthreads of one core)");
-    /// ```
     #[must_use]
     pub fn words(&self) -> String {
         let cores = names(&self.cores);
@@ -118,15 +112,16 @@ impl Distance {
             ..=2 => ("takes", "another core"),
             _ => ("takes up to", "other cores"),
         };
-        match self.class() {
-            Class::OneCore => {
-                format!("{cores}, a line {takes} {line_ns:.0} ns (hyperthreads of one core)")
+        let others = match self.class() {
+            Class::OneCore => "hyperthreads of one core",
+            Class::TwoCores => others,
+            Class::Changed => {
+                return format!(
+                    "{cores}, a line took {before:.0} ns before and {after:.0} ns after (the cores moved)"
+                );
             }
-            Class::TwoCores => format!("{cores}, a line {takes} {line_ns:.0} ns ({others})"),
-            Class::Changed => format!(
-                "{cores}, a line took {before:.0} ns before and {after:.0} ns after (the cores moved)"
-            ),
-        }
+        };
+        format!("{cores}, a line {takes} {line_ns:.0} ns ({others})")
     }
 }
 
@@ -135,19 +130,17 @@ impl Distance {
 /// round.
 pub fn describe_one_core(report: &mut Report, ratios: &[f64], lines: [&[f64]; 2]) {
     let [before, after] = lines;
-    let is_one_core = |line: &f64| Class::of(*line) == Class::OneCore;
+    let is_one_core = |line: f64| Class::of(line) == Class::OneCore;
     let rounds = ratios.iter().zip(before.iter().zip(after));
-    let ratios: Vec<f64> = rounds
-        .filter(|(_, (before, after))| is_one_core(before) && is_one_core(after))
-        .map(|(ratio, _)| *ratio)
-        .collect();
-    let ratio = (!ratios.is_empty()).then(|| median(ratios.iter().copied()));
+    let rounds =
+        rounds.filter(|(_, (before, after))| is_one_core(**before) && is_one_core(**after));
+    let ratios: Vec<f64> = rounds.map(|(ratio, _)| *ratio).collect();
     report.value("one_core_rounds", ratios.len());
-    report.value("one_core_ratio", ratio.map(thousandths));
-    if let Some(ratio) = ratio {
-        let words = format!("ratio between two hyperthreads, {} rounds", ratios.len());
-        report.note(format!("{words:<44} {ratio:>10.3}"));
+    if ratios.is_empty() {
+        return report.value("one_core_ratio", Value::Null);
     }
+    let words = format!("ratio between two hyperthreads, {} rounds", ratios.len());
+    report.number("one_core_ratio", &words, median(ratios));
 }
 
 /// `core 0`, `cores 0 and 1`, `cores 0 to 3`, or `7 cores from 0 to 12`.
@@ -197,7 +190,7 @@ mod tests {
         let mut report = Report::default();
         let [before, after] = [[35.0, 35.0, 70.0, 36.0], [36.0, 70.0, 70.0, 34.0]];
         describe_one_core(&mut report, &[1.0, 5.0, 6.0, 2.0], [&before, &after]);
-        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let json: Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!((&json["one_core_rounds"], &json["one_core_ratio"]), (&2.into(), &1.5.into()));
         let mut report = Report::default();
         describe_one_core(&mut report, &[6.0], [&[70.0], &[70.0]]);
@@ -225,6 +218,11 @@ mod tests {
                 of(&[0, 1], Some([63.0, 65.0])),
                 "cores 0 and 1, a line takes 64 ns (another core)\n",
                 r#"{"distance":"two cores","line_ns":64.0}"#,
+            ),
+            (
+                of(&[0, 1], Some([30.0, 32.0])),
+                "cores 0 and 1, a line takes 31 ns (hyperthreads of one core)\n",
+                r#"{"distance":"one core","line_ns":31.0}"#,
             ),
             (
                 of(&[2, 3], Some([30.0, 70.0])),

@@ -20,7 +20,6 @@ pub mod crew;
 pub mod distance;
 pub mod failure;
 pub mod line;
-mod output;
 pub mod places;
 pub mod program;
 pub mod report;

@@ -57,6 +57,19 @@ impl Report {
         self.note(format!("{words:<44} {:>10.1} M messages/s", per_second / 1e6));
     }
 
+    /// Adds a figure without a unit, with three decimals, as a key and as a line.
+    pub fn number(&mut self, key: &str, words: &str, value: f64) {
+        self.value(key, thousandths(value));
+        self.note(format!("{words:<44} {value:>10.3}"));
+    }
+
+    /// Adds the median of times and what one in a hundred exceeds, in nanoseconds: `{key}_p50` and `{key}_p99`.
+    pub fn p50_p99(&mut self, key: &str, words: &str, times: [f64; 2]) {
+        for (end, time) in ["p50", "p99"].into_iter().zip(times) {
+            self.figure(&format!("{key}_{end}"), &format!("{words}, {end}"), time, "ns");
+        }
+    }
+
     /// Adds the keys of a spread: `{key}`, `{key}_min` and `{key}_max`.
     pub fn spread(&mut self, key: &str, spread: Spread) {
         let Spread { median, min, max } = spread;
@@ -65,17 +78,27 @@ impl Report {
         }
     }
 
-    /// Adds a ratio with its spread, as the keys `ratio`, `ratio_min` and `ratio_max` and as a line.
-    pub fn ratio(&mut self, words: &str, ratios: &[f64]) {
-        self.spread_with_line("ratio", words, ratios);
+    /// Adds the line of a spread.
+    pub fn spread_note(&mut self, words: &str, spread: Spread) {
+        let Spread { median, min, max } = spread;
+        self.note(format!("{words:<44} {median:>10.3} ({min:.3} to {max:.3})"));
     }
 
-    /// Adds the spread of `ratios` under `key`, with a line that also says how many there are.
-    pub fn spread_with_line(&mut self, key: &str, words: &str, ratios: &[f64]) {
+    /// Adds a ratio with its spread, as the keys `ratio`, `ratio_min` and `ratio_max` and as a line.
+    pub fn ratio(&mut self, words: &str, ratios: &[f64]) {
+        self.ratios("ratio", words, ratios);
+    }
+
+    /// The same under another key.
+    pub fn ratios(&mut self, key: &str, words: &str, ratios: &[f64]) {
+        self.spread(key, Spread::of(ratios.iter().copied()).unwrap_or_default());
+        self.ratios_note(words, ratios);
+    }
+
+    /// Adds the line of the spread of `ratios`, which also says how many there are.
+    pub fn ratios_note(&mut self, words: &str, ratios: &[f64]) {
         let spread = Spread::of(ratios.iter().copied()).unwrap_or_default();
-        self.spread(key, spread);
-        let Spread { median, min, max } = spread;
-        let rounds = ratios.len();
+        let (Spread { median, min, max }, rounds) = (spread, ratios.len());
         self.note(format!("{words:<44} {median:>10.3} (median of {rounds}; {min:.3} to {max:.3})"));
     }
 
@@ -89,6 +112,13 @@ impl Report {
     #[must_use]
     pub fn to_text(&self) -> String {
         self.lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+}
+
+impl From<Report> for Value {
+    /// The keys.
+    fn from(report: Report) -> Self {
+        Self::Object(report.values)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the workers of a crew do. A program registers its roles, and passes the argument with which a
 //! worker was started to [`serve`].
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use corewire::Domain;
@@ -15,17 +14,12 @@ use super::places::relax;
 use crate::failure::{Doing, Failure};
 
 /// The part of a worker, which gets an order of type `O`.
+#[derive(Debug)]
 pub struct Role<O> {
     /// Its name, unique in its program.
     pub name: &'static str,
     /// Follows an order.
     pub work: fn(&Worker, O) -> Result<(), Failure>,
-}
-
-impl<O> fmt::Debug for Role<O> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Role").field(&self.name).finish()
-    }
 }
 
 /// A role with any type of order.
@@ -126,6 +120,31 @@ impl Worker {
         self.board.reach(self.seat.index, step);
     }
 
+    /// Times a bare line between the first two workers, with so many round trips: now, and at each call of what this
+    /// returns. A call returns the times before and after what was done since the last one, one way in nanoseconds, to the
+    /// first worker; `None` to the others, and to workers that are not pinned. Both workers make the same calls.
+    ///
+    /// # Errors
+    /// If the board has no memory for the line.
+    pub fn line_around(&self, trips: u64) -> Result<impl FnMut() -> Option<[f64; 2]>, Failure> {
+        let mut line = self.board.raw_line()?;
+        let mut time = move || match (self.seat.cpu, self.seat.index) {
+            (Some(_), 0) => Some(line.ask(trips)),
+            (Some(_), 1) => {
+                line.answer(trips);
+                None
+            }
+            _ => None,
+        };
+        let mut before = time();
+        Ok(move || {
+            let after = time();
+            let both = before.zip(after).map(|(before, after)| [before, after]);
+            before = after;
+            both
+        })
+    }
+
     /// Sends a report to the controller, as one line of standard output.
     ///
     /// # Errors
@@ -144,9 +163,8 @@ impl Worker {
 pub fn serve(letter: &str, roles: &[&dyn Work]) -> Result<(), Failure> {
     let Letter { role, seat, order } = serde_json::from_str(letter)
         .map_err(|error| Failure::usage(format!("cannot read an order: {error}")))?;
-    let known = roles.iter().find(|known| known.name() == role);
-    let known = known
-        .ok_or_else(|| Failure::usage(format!("cannot be {role:?}: there is no such role")))?;
+    let unknown = || Failure::usage(format!("cannot be {role:?}: there is no such role"));
+    let known = roles.iter().find(|known| known.name() == role).ok_or_else(unknown)?;
     // A worker that polls does not notice the death of its controller.
     process::end_with_parent().doing("end with the controller")?;
     if let Some(cpu) = seat.cpu {

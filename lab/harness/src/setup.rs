@@ -1,5 +1,6 @@
 //! How a crew is started: how many workers, on which processors, with how much memory.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use corewire_os::{processor, random_u128};
 use serde::Serialize;
 
 use super::board::{Board, WORKERS_MAX};
-use super::crew::{Crew, Directory, Parts};
+use super::crew::{Crew, Directory};
 use super::places::{Assignment, Places};
 use super::program::Program;
 use super::role::Role;
@@ -99,7 +100,7 @@ impl Setup {
         let board = Board::create(self.memory_bytes)?;
         let directory = Directory::create(self.scratch.join(name))?;
         let processes = self.workers + usize::from(self.places == Places::Beside);
-        Ok(Crew::new(Parts {
+        Ok(Crew {
             program: self.program,
             board,
             directory,
@@ -107,6 +108,10 @@ impl Setup {
             cpus,
             assignment,
             processes,
-        }))
+            workers: Vec::new(),
+            lives: Vec::new(),
+            domain: OnceCell::new(),
+            kept: Vec::new(),
+        })
     }
 }

@@ -15,8 +15,7 @@ use crate::failure::{Doing, Failure};
 
 corewire_bind::interface!(measured);
 
-pub use measured::Client;
-pub use measured::Server;
+pub use measured::{Client, Server};
 
 /// The name of the service in its domain.
 pub(crate) const SERVICE: &str = "measured";
@@ -117,6 +116,15 @@ pub struct Echo {
     is_over: bool,
 }
 
+/// An rpc that answers with its arguments.
+macro_rules! echo {
+    ($name:ident($($argument:ident: $type:ty),*) -> $reply:ident) => {
+        fn $name(&mut self, $($argument: $type,)* reply: measured::$reply<'_>) {
+            reply.send($($argument),*);
+        }
+    };
+}
+
 impl measured::Service for Echo {
     fn gone(&mut self, _client: ClientId) {
         self.is_over = true;
@@ -126,94 +134,20 @@ impl measured::Service for Echo {
         self.held.push(reply.later());
     }
 
-    fn empty(&mut self, reply: measured::EmptyReply<'_>) {
-        reply.send();
-    }
-
-    fn payload32_1(&mut self, a: u32, reply: measured::Payload32_1Reply<'_>) {
-        reply.send(a);
-    }
-
-    fn payload32_4(
-        &mut self,
-        a: u32,
-        b: u32,
-        c: u32,
-        d: u32,
-        reply: measured::Payload32_4Reply<'_>,
-    ) {
-        reply.send(a, b, c, d);
-    }
-
-    fn payload32_8(
-        &mut self,
-        a: u32,
-        b: u32,
-        c: u32,
-        d: u32,
-        e: u32,
-        f: u32,
-        g: u32,
-        h: u32,
-        reply: measured::Payload32_8Reply<'_>,
-    ) {
-        reply.send(a, b, c, d, e, f, g, h);
-    }
-
-    fn payload64_1(&mut self, a: u64, reply: measured::Payload64_1Reply<'_>) {
-        reply.send(a);
-    }
-
-    fn payload64_4(
-        &mut self,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        reply: measured::Payload64_4Reply<'_>,
-    ) {
-        reply.send(a, b, c, d);
-    }
-
-    fn payload64_8(
-        &mut self,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        e: u64,
-        f: u64,
-        g: u64,
-        h: u64,
-        reply: measured::Payload64_8Reply<'_>,
-    ) {
-        reply.send(a, b, c, d, e, f, g, h);
-    }
+    echo!(empty() -> EmptyReply);
+    echo!(payload32_1(a: u32) -> Payload32_1Reply);
+    echo!(payload32_4(a: u32, b: u32, c: u32, d: u32) -> Payload32_4Reply);
+    echo!(payload32_8(a: u32, b: u32, c: u32, d: u32, e: u32, f: u32, g: u32, h: u32) -> Payload32_8Reply);
+    echo!(payload64_1(a: u64) -> Payload64_1Reply);
+    echo!(payload64_4(a: u64, b: u64, c: u64, d: u64) -> Payload64_4Reply);
+    echo!(payload64_8(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64) -> Payload64_8Reply);
+    echo!(fixed100(a: [u64; 12], b: u32) -> Fixed100Reply);
+    echo!(line(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> LineReply);
+    echo!(two_lines(a: [u64; 12]) -> TwoLinesReply);
 
     fn buffer(&mut self, bytes: &[u8], reply: measured::BufferReply<'_>) {
         // The bytes are within the bound, since they have arrived.
         let _ = reply.send(bytes);
-    }
-
-    fn fixed100(&mut self, a: [u64; 12], b: u32, reply: measured::Fixed100Reply<'_>) {
-        reply.send(a, b);
-    }
-
-    fn line(
-        &mut self,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        e: u64,
-        f: u64,
-        reply: measured::LineReply<'_>,
-    ) {
-        reply.send(a, b, c, d, e, f);
-    }
-
-    fn two_lines(&mut self, a: [u64; 12], reply: measured::TwoLinesReply<'_>) {
-        reply.send(a);
     }
 
     fn one_way_32(&mut self, _a: u64, _b: u64, _c: u64, _d: u64, _client: ClientId) {

@@ -19,62 +19,40 @@ pub struct Type {
     call: fn(&mut Client, u64) -> Result<(), Failure>,
 }
 
+impl Type {
+    const fn new(
+        name: &'static str,
+        bytes: usize,
+        call: fn(&mut Client, u64) -> Result<(), Failure>,
+    ) -> Self {
+        Self { name, bytes, call }
+    }
+}
+
 /// The thesis' ten types, then [`FIXED_100`].
 pub const TYPES: [Type; 11] = [
-    Type { name: "empty", bytes: 0, call: |client, _| check(client.empty(), &()) },
-    Type {
-        name: "payload32_1",
-        bytes: 4,
-        call: |client, number| {
-            let number = short(number);
-            check(client.payload32_1(number), &number)
-        },
-    },
-    Type {
-        name: "payload32_4",
-        bytes: 16,
-        call: |client, number| {
-            let number = short(number);
-            check(client.payload32_4(1, 2, 3, number).map(|out| out.v), &number)
-        },
-    },
-    Type {
-        name: "payload32_8",
-        bytes: 32,
-        call: |client, number| {
-            let number = short(number);
-            check(client.payload32_8(1, 2, 3, 4, 5, 6, 7, number).map(|out| out.z), &number)
-        },
-    },
-    Type {
-        name: "payload64_1",
-        bytes: 8,
-        call: |client, number| check(client.payload64_1(number), &number),
-    },
-    Type {
-        name: "payload64_4",
-        bytes: 32,
-        call: |client, number| check(client.payload64_4(1, 2, 3, number).map(|out| out.v), &number),
-    },
-    Type {
-        name: "payload64_8",
-        bytes: 64,
-        call: |client, number| {
-            check(client.payload64_8(1, 2, 3, 4, 5, 6, 7, number).map(|out| out.z), &number)
-        },
-    },
-    Type { name: "buffer1", bytes: 1, call: buffer::<1> },
-    Type { name: "buffer100", bytes: 100, call: buffer::<100> },
-    Type { name: "buffer1000", bytes: 1000, call: buffer::<1000> },
-    Type {
-        name: "fixed100",
-        bytes: 100,
-        call: |client, number| {
-            let (words, last) = ([number; 12], short(number));
-            let found = client.fixed100(words, last).map(|out| (out.s, out.t));
-            check(found, &(words, last))
-        },
-    },
+    Type::new("empty", 0, |client, _| check(client.empty(), &())),
+    Type::new("payload32_1", 4, |client, x| check(client.payload32_1(short(x)), &short(x))),
+    Type::new("payload32_4", 16, |client, x| {
+        check(client.payload32_4(1, 2, 3, short(x)).map(|out| out.v), &short(x))
+    }),
+    Type::new("payload32_8", 32, |client, x| {
+        check(client.payload32_8(1, 2, 3, 4, 5, 6, 7, short(x)).map(|out| out.z), &short(x))
+    }),
+    Type::new("payload64_1", 8, |client, x| check(client.payload64_1(x), &x)),
+    Type::new("payload64_4", 32, |client, x| {
+        check(client.payload64_4(1, 2, 3, x).map(|out| out.v), &x)
+    }),
+    Type::new("payload64_8", 64, |client, x| {
+        check(client.payload64_8(1, 2, 3, 4, 5, 6, 7, x).map(|out| out.z), &x)
+    }),
+    Type::new("buffer1", 1, buffer::<1>),
+    Type::new("buffer100", 100, buffer::<100>),
+    Type::new("buffer1000", 1000, buffer::<1000>),
+    Type::new("fixed100", 100, |client, x| {
+        let (words, last) = ([x; 12], short(x));
+        check(client.fixed100(words, last).map(|out| (out.s, out.t)), &(words, last))
+    }),
 ];
 /// Indices in [`TYPES`].
 pub const BUFFER_100: usize = 8;
@@ -139,6 +117,6 @@ pub fn describe(way: &Way, blocks: &Blocks, report: &mut Report) {
     for (key, words, over, under) in ratios {
         let key = format!("types_{}_{key}_ratio", way.name);
         let words = format!("{}, {words}", way.words);
-        report.spread_with_line(&key, &words, &blocks.ratios(over, under));
+        report.ratios(&key, &words, &blocks.ratios(over, under));
     }
 }

@@ -1,23 +1,18 @@
 //! Thousands of circuits over few links: two monitors, a service and a client, each a process of its own.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_bind::{Bind, Driver, MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Asking, Monitor, Options};
+use corewire_monitor::Asking;
 use corewire_os::process;
-use serde::{Deserialize, Serialize};
 
-use crate::board::READY;
-use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
+use super::{Does, Part, bind, node, processes};
+use crate::calls::{Client, PATIENCE, SERVICE};
 use crate::crew::Crew;
 use crate::failure::{Doing, Failure};
-use crate::places::Places;
 use crate::program::Program;
-use crate::role::{Role, Worker};
-use crate::setup::Setup;
+use crate::report::Report;
+use crate::role::Role;
 
 /// Monitors on the way.
 pub(super) const MONITORS: usize = 2;
@@ -32,88 +27,23 @@ const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take until all are forgotten.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a process of the measurement does.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Part {
-    /// A monitor of this number.
-    Monitor(usize),
-    /// The service of so many clients, at the last monitor.
-    Service(usize),
-}
-
-/// What was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Many {
-    /// Circuits.
-    pub circuits: usize,
-    /// Time to bind all of them, and to unbind them until no monitor knows any.
-    pub setup_s: f64,
-    /// Time to unbind.
-    pub teardown_s: f64,
-    /// Memory of each monitor for a circuit, without what is reserved for its frames.
-    pub bytes_each: [f64; MONITORS],
-    /// Memory of each monitor before, at most, and afterwards.
-    pub resident_bytes: [[u64; 3]; MONITORS],
-    /// Processor time of both monitors while [`IDLE`] circuits exist and nothing is sent, as a part of a core.
-    pub idle_share: f64,
-    /// How many circuits were idle then.
-    pub idle_circuits: usize,
-}
-
 /// Circuits that are idle while processor time is counted.
-pub const IDLE: usize = 1000;
+const IDLE: usize = 1000;
 
-/// The worker of [`measure`].
-///
-/// # Errors
-/// If a monitor or the service fails.
-pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
-    let domain = worker.domain()?;
-    match part {
-        Part::Monitor(number) => run_monitor(worker, domain, number),
-        Part::Service(clients) => {
-            let serve = Serve::default().clients(clients);
-            run_service(worker, &domain, SERVICE, serve, Some(MONITORS - 1))
-        }
-    }
-}
-
-/// A worker that is a monitor.
-pub(super) fn run_monitor(worker: &Worker, domain: Domain, number: usize) -> Result<(), Failure> {
-    let mut monitor =
-        Monitor::start(domain, Options::new(node(number)?)).doing("start a monitor")?;
-    worker.reach(READY);
-    monitor.run().doing("run a monitor")
-}
-
-/// A worker that is a service of this name, at a monitor or at none.
-pub(super) fn run_service(
-    worker: &Worker,
-    domain: &Domain,
-    name: &str,
-    serve: Serve,
-    monitor: Option<usize>,
-) -> Result<(), Failure> {
-    let serve = serve.monitor(monitor.map(|number| MonitorAt::default().number(number)));
-    let server = Server::with(domain, name, Echo::default(), serve);
-    let mut server = server.doing("create a service")?;
-    worker.reach(READY);
-    loop {
-        server.serve_one().doing("serve")?;
-    }
-}
-
-/// Binds `count` clients, and unbinds them.
+/// Binds `count` clients, and unbinds them: the time of both, until no monitor knows any, the memory of each monitor before,
+/// at most and afterwards, and the processor time of both while [`IDLE`] circuits exist and nothing is sent.
 ///
 /// # Errors
 /// If a process fails, or a client cannot be bound.
-pub fn measure(program: Program, role: &Role<Part>, count: usize) -> Result<Many, Failure> {
-    let mut crew = Setup::new(program, MONITORS + 1).places(Places::Anywhere).crew()?;
-    for number in 0..MONITORS {
-        crew.add_worker(role, &Part::Monitor(number))?;
-    }
-    crew.add_worker(role, &Part::Service(count + FIRST))?;
-    crew.await_ready()?;
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub fn measure(
+    program: Program,
+    role: &Role<Part>,
+    count: usize,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let service = Does::serve(SERVICE, Some(MONITORS - 1), Some(count + FIRST));
+    let crew = processes(program, role, MONITORS, [service])?;
     let domain = crew.domain()?.clone();
     let first = bind_all(&domain, FIRST)?;
     let before = resident(&crew)?;
@@ -140,44 +70,44 @@ pub fn measure(program: Program, role: &Role<Part>, count: usize) -> Result<Many
         after = resident(&crew)?;
     }
     drop(first);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let each = |monitor: usize| most[monitor].saturating_sub(before[monitor]) as f64 / count as f64;
-    Ok(Many {
-        circuits: count,
-        setup_s,
-        teardown_s,
-        bytes_each: std::array::from_fn(each),
-        resident_bytes: std::array::from_fn(|at| [before[at], most[at], after[at]]),
-        idle_share,
-        idle_circuits,
-    })
+    report.value("circuits", count);
+    report.figure("setup_s", &format!("{count} circuits, set-up"), setup_s, "s");
+    report.figure("teardown_s", "the same, tear-down", teardown_s, "s");
+    for monitor in 0..MONITORS {
+        let key = |end: &str| format!("monitor_{monitor}_{end}");
+        // Without what is reserved for its frames.
+        let each = most[monitor].saturating_sub(before[monitor]) as f64 / count as f64;
+        let words = format!("memory of monitor {monitor} for each");
+        report.figure(&key("bytes_each"), &words, each, "bytes");
+        let [before, most, after] = [before, most, after].map(|bytes| bytes[monitor] as f64);
+        let words = format!("memory of monitor {monitor} afterwards, to before");
+        report.figure(&key("after_ratio"), &words, after / before, "");
+        let words = format!("memory of monitor {monitor} given back, of what it had taken");
+        let percent = (most - after) / (most - before) * 100.0;
+        report.figure(&key("given_back_percent"), &words, percent, "%");
+    }
+    let words = format!("processor time of both monitors, {idle_circuits} idle circuits");
+    report.figure("idle_percent", &words, idle_share * 100.0, "%");
+    Ok(())
 }
 
 /// Binds `count` clients through monitor 0, in several threads.
 pub(super) fn bind_all(domain: &Domain, count: usize) -> Result<Vec<Client>, Failure> {
-    let bound = Mutex::new(Ok(Vec::with_capacity(count)));
     let share = count.div_ceil(THREADS);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let bound = &bound;
+        let bind_share = |thread| {
+            let share = share.min(count.saturating_sub(thread * share));
             scope.spawn(move || {
-                let share = share.min(count.saturating_sub(thread * share));
-                let clients: Result<Vec<_>, _> = (0..share).map(|_| bind(domain)).collect();
-                let mut bound = bound.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                match (clients, &mut *bound) {
-                    (Ok(clients), Ok(all)) => all.extend(clients),
-                    (Err(failure), Ok(_)) => *bound = Err(failure),
-                    (_, Err(_)) => {}
-                }
-            });
+                (0..share).map(|_| bind(domain, SERVICE)).collect::<Result<Vec<_>, _>>()
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(bind_share).collect();
+        let mut all = Vec::with_capacity(count);
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| Failure::other("a thread panicked"))??);
         }
-    });
-    bound.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn bind(domain: &Domain) -> Result<Client, Failure> {
-    let bind = Bind::default().drivers([Driver::Circuit]).timeout(PATIENCE);
-    Client::bind(domain, SERVICE, &bind.monitor(MonitorAt::default().number(0))).doing("bind")
+        Ok(all)
+    })
 }
 
 /// Waits until every monitor has so many circuits.
@@ -199,10 +129,6 @@ fn await_count(domain: &Domain, count: usize) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-pub(super) fn node(number: usize) -> Result<NodeId, Failure> {
-    NodeId::new(number).ok_or_else(|| Failure::other(format!("monitor {number}")))
 }
 
 /// Memory of the monitors that no file stands behind.

@@ -266,7 +266,7 @@ impl Party {
 
 /// The client of a chain of monitors.
 #[derive(Debug)]
-pub struct Printed {
+pub(super) struct Printed {
     links: Links,
     end: End,
 }
@@ -278,41 +278,34 @@ impl Printed {
         monitors: usize,
     ) -> Result<(Self, [Vec<Party>; 2]), Failure> {
         let name = |at: usize| format!("printed{at}");
-        // The client is at 0, the service behind the monitors.
-        let mut all = Vec::new();
-        for at in 0..monitors + 2 {
-            all.push(Links::new(domain, &name(at))?);
-        }
-        let mut peers = Vec::new();
-        for (at, links) in all.iter_mut().enumerate() {
-            let mut link = |to: usize| links.endpoint.peer(&name(to)).doing("connect");
-            let before = if at > 0 { Some(link(at - 1)?) } else { None };
-            let behind = if at <= monitors { Some(link(at + 1)?) } else { None };
-            peers.push((before, behind));
-        }
         let circuit = |at: usize| 31 * at as u64 + 7;
+        // The client is at 0, the service behind the monitors.
+        let all = (0..monitors + 2).map(|at| Links::new(domain, &name(at)));
+        let mut all = all.collect::<Result<Vec<_>, _>>()?;
+        let mut link = |from: usize, to: usize| all[from].endpoint.peer(&name(to)).doing("connect");
+        let end = End::new(link(0, 1)?, circuit(1), 1);
+        let mut parties = Vec::new();
+        for at in 1..=monitors {
+            let number = circuit(at);
+            let last = if at == 1 { number } else { circuit(at - 1) };
+            let next = if at == monitors { number } else { circuit(at + 1) };
+            let sides = [(link(at, at - 1)?, last), (link(at, at + 1)?, next)];
+            parties.push((Some(Entry { number, sides }), None));
+        }
+        let service = End::new(link(monitors + 1, monitors)?, circuit(monitors), 2);
+        parties.push((None, Some(service)));
+        let mut all = all.into_iter();
+        let client = all.next().map(|links| Self { links, end });
+        let client = client.ok_or_else(|| Failure::other("no client"))?;
         let mut sides = [Vec::new(), Vec::new()];
-        let mut client = None;
-        for (at, (links, around)) in all.into_iter().zip(peers).enumerate() {
-            let service = match around {
-                (None, Some(peer)) => {
-                    client = Some(Self { links, end: End::new(peer, circuit(1), 1) });
-                    continue;
-                }
-                (Some(peer), None) => Some(End::new(peer, circuit(at - 1), 2)),
-                _ => None,
-            };
+        for (at, (links, (entry, service))) in (1_usize..).zip(all.zip(parties)) {
             let mut buckets: Vec<Vec<Box<Entry>>> = (0..BUCKETS).map(|_| Vec::new()).collect();
-            if let (Some(before), Some(behind)) = around {
-                let number = circuit(at);
-                let next = if at == monitors { number } else { circuit(at + 1) };
-                let last = if at == 1 { number } else { circuit(at - 1) };
-                let entry = Entry { number, sides: [(before, last), (behind, next)] };
-                buckets[usize::try_from(number % BUCKETS).unwrap_or(0)].push(Box::new(entry));
+            if let Some(entry) = entry {
+                let bucket = usize::try_from(entry.number % BUCKETS).unwrap_or(0);
+                buckets[bucket].push(Box::new(entry));
             }
             sides[at % 2].push(Party { links, buckets, service });
         }
-        let client = client.ok_or_else(|| Failure::other("no client"))?;
         Ok((client, sides))
     }
 

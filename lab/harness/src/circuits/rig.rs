@@ -17,17 +17,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use corewire::Domain;
-use corewire_bind::{Bind, Driver, MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
+use corewire_bind::{MonitorAt, Serve};
 use corewire_monitor::{Asking, Monitor, Options};
 use corewire_os::processor;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use corewire_ring::sync::{AtomicU64, pause};
 
-use super::Parties;
 use super::chain::{Chain, Side, domain_at, table};
-use super::many::bind_all;
 use super::printed::Printed;
+use super::{Parties, bind_way, node};
 use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::crew::Crew;
 use crate::failure::{Doing, Failure};
@@ -72,16 +70,7 @@ impl Rig {
         let directory = crew.directory();
         let mut chains = Vec::new();
         let mut others = Vec::new();
-        // The service of direct calls is at index 0.
-        let domain = domain_at(directory, "direct")?;
-        let service = Server::new(&domain, SERVICE, Echo::default()).doing("create a service")?;
-        let mut sides = [Side::default(), Side { service: Some(service), ..Side::default() }];
-        let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
-        let direct = pump(&mut sides, || Client::bind(&domain, SERVICE, &bind))?.doing("bind")?;
-        let [here, other] = sides;
-        chains.push(Chain { clients: vec![direct], here });
-        others.push(other);
-        for count in 1..=monitors {
+        for count in 0..=monitors {
             let domain = domain_at(directory, &count.to_string())?;
             let (clients, [here, other]) = chain(&domain, count, clients)?;
             chains.push(Chain { clients, here });
@@ -177,15 +166,14 @@ fn turn_others(others: &mut [Side], phase: &AtomicU64) -> Result<(), Failure> {
     }
 }
 
-/// Clients and their service, with `count` monitors between them: neighbours on the way are on different sides.
+/// Clients and their service, with `count` monitors between them: neighbours on the way are on different sides. Without
+/// monitors there is one client.
 fn chain(
     domain: &Domain,
     count: usize,
     clients: usize,
 ) -> Result<(Vec<Client>, [Side; 2]), Failure> {
-    let too_many = || Failure::other(format!("{count} monitors are too many"));
-    let nodes: Option<Vec<NodeId>> = (0..count).map(NodeId::new).collect();
-    let nodes = nodes.ok_or_else(too_many)?;
+    let nodes = (0..count).map(node).collect::<Result<Vec<_>, _>>()?;
     let mut sides = [Side::default(), Side::default()];
     for (index, &node) in nodes.iter().enumerate() {
         let monitor =
@@ -197,11 +185,15 @@ fn chain(
         pump(&mut sides, || Asking::connect(domain, first, PATIENCE)?.set_table(table))?
             .doing("give a table")?;
     }
-    let at_service = MonitorAt::default().number(count - 1);
-    let serve = Serve::default().clients(clients).monitor(Some(at_service));
+    let serve = match count.checked_sub(1) {
+        Some(last) => {
+            Serve::default().clients(clients).monitor(Some(MonitorAt::default().number(last)))
+        }
+        None => Serve::default(),
+    };
     let service = Server::with(domain, SERVICE, Echo::default(), serve);
     sides[(count + 1) % 2].service = Some(service.doing("create a service")?);
-    let clients = pump(&mut sides, || bind_all(domain, clients))??;
+    let clients = pump(&mut sides, || bind_way(domain, count, clients))??;
     Ok((clients, sides))
 }
 

@@ -1,31 +1,13 @@
 //! Collective calls among the members of a group: the time of one, when one follows the other. The baseline is a bare
 //! cache line, one way, between the first two members.
 
-use std::time::{Duration, Instant};
-
 use corewire::Domain;
 use corewire_group::{Communicator, Group};
 use corewire_harness::line::LINES;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{all, alternate};
-use corewire_os::processor::allowed;
-use serde::{Deserialize, Serialize};
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
-pub(super) const ROLE: Role<Order> = Role { name: "collective call", work: member };
-
-/// What a member has to do.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Order {
-    options: Options,
-    members: usize,
-    /// Whether each member has a processor of its own.
-    has_cores: bool,
-    calls: u64,
-}
+pub(super) const ROLE: Role<Options> = Role { name: "collective call", work: member };
 
 /// How long the others may take to come.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -40,60 +22,59 @@ const CALLS: [(&str, usize); 6] = [
     ("broadcast_65536", 65_536),
 ];
 
-pub(super) fn run(options: &Options, members: usize) -> Result<Report, Failure> {
-    let has_cores = members <= allowed()?.len();
-    let calls = if has_cores { 10_000 } else { 500 };
-    let order = Order { options: options.clone(), members, has_cores, calls };
-    let crew = setup(members - 1).start(&ROLE, |_| order.clone())?;
+/// How many calls follow each other, depending on whether each member has a processor of its own.
+const fn calls(has_cores: bool) -> u64 {
+    if has_cores { 10_000 } else { 500 }
+}
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let crew = setup(options.members - 1).start(&ROLE, |_| options.clone())?;
+    let has_cores = !crew.is_oversubscribed();
     let mut raw = crew.board().raw_line()?;
-    let (group, mut all) = join(crew.domain()?, &order)?;
+    let (group, mut all) = join(crew.domain()?, options)?;
     let blocks = alternate(options.rounds, |_| {
         let mut figures = vec![if has_cores { raw.ask(LINES as u64) } else { 1.0 }];
         for (name, bytes) in CALLS {
-            figures.push(block(&mut all, name, bytes, calls)?);
+            figures.push(block(&mut all, name, bytes, calls(has_cores))?);
         }
         Ok::<_, Failure>(figures)
     })?;
-    let mut report = Report::default();
-    report.value("members", members);
+    report.value("members", options.members);
     report.value("rounds", options.rounds);
     if has_cores {
         report.figure("line_one_way_ns", "a bare cache line, one way", blocks.median(0), "ns");
     }
-    for (index, (name, bytes)) in CALLS.iter().enumerate() {
-        let ns = blocks.median(index + 1);
+    for (index, (name, bytes)) in (1..).zip(CALLS) {
         let call = name.trim_end_matches(char::is_numeric).replace('_', " ");
         let words = format!("{}, {bytes} bytes", call.trim_end());
-        report.figure(&format!("{name}_ns"), &words, ns, "ns");
-        if has_cores && *bytes <= 8 {
-            let ratios = blocks.ratios(index + 1, 0);
-            report.spread_with_line(&format!("{name}_ratio"), "to the line", &ratios);
+        report.figure(&format!("{name}_ns"), &words, blocks.median(index), "ns");
+        if has_cores && bytes <= 8 {
+            report.ratios(&format!("{name}_ratio"), "to the line", &blocks.ratios(index, 0));
         }
     }
-    crew.describe(&mut report);
     drop((all, group));
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
-fn member(worker: &Worker, order: Order) -> Result<(), Failure> {
+fn member(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let has_cores = !worker.must_yield();
     let mut raw = worker.board().raw_line()?;
-    let (_group, mut all) = join(&worker.domain()?, &order)?;
-    for _ in self::all(order.options.rounds) {
-        if order.has_cores && worker.index() == 0 {
+    let (_group, mut all) = join(&worker.domain()?, &options)?;
+    for _ in self::all(options.rounds) {
+        if has_cores && worker.index() == 0 {
             raw.answer(LINES as u64);
         }
         for (name, bytes) in CALLS {
-            block(&mut all, name, bytes, order.calls)?;
+            block(&mut all, name, bytes, calls(has_cores))?;
         }
     }
     Ok(())
 }
 
-fn join(domain: &Domain, order: &Order) -> Result<(Group, Communicator), Failure> {
+fn join(domain: &Domain, options: &Options) -> Result<(Group, Communicator), Failure> {
     let group = Group::builder(domain, "all").join_timeout(WITHIN)?;
-    let view = group.wait_for_members(order.members, WITHIN)?;
-    let builder = Communicator::builder(domain, &group, &view).wait(order.options.wait());
+    let view = group.wait_for_members(options.members, WITHIN)?;
+    let builder = Communicator::builder(domain, &group, &view).wait(options.wait());
     let all = builder.timeout(WITHIN).connect()?;
     Ok((group, all))
 }

@@ -2,24 +2,20 @@
 //! `kill()` until a bare process descriptor becomes readable. Measured on an idle machine, and with two
 //! processes per core that never sleep.
 
+use std::os::fd::AsFd;
 use std::process::Child;
 use std::thread;
 
-use corewire::ReceiveError;
+use corewire::{ReceiveError, Receiver};
 use corewire_bind::{CallError, Driver};
-use corewire_harness::calls;
-use corewire_harness::places::Places;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{alternate, nanoseconds};
-use corewire_harness::statistics::{percentile, thousandths};
+use corewire_harness::calls::{self, Client};
+use corewire_harness::failure::Doing;
 use corewire_os::event::wait_readable;
 use corewire_os::process::life_of;
 use corewire_os::processor::{allowed, ticks};
 use corewire_ring::sync::pause;
 
-use super::options::setup;
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const MORTAL_ROLE: Role<bool> = Role { name: "mortal", work: mortal };
 pub(super) const IDLE_ROLE: Role<()> = Role { name: "idle", work: idle_peer };
@@ -28,24 +24,31 @@ pub(super) const SPIN_ROLE: Role<()> = Role { name: "spin", work: spin };
 /// Number of deaths of each kind, both idle and loaded.
 const DEATHS: u64 = 200;
 
-pub(super) fn run() -> Result<Report, Failure> {
-    let mut report = Report::default();
-    let spinners = 2 * allowed()?.len();
-    for (name, spinners) in [("idle", 0), ("loaded", spinners)] {
+/// What waits for the death of another process: the beginning of its keys, what it is, and how it waits.
+const KINDS: [(&str, &str, Waits); 4] = [
+    ("bare_", "process descriptor", Waits::Bare),
+    ("", "blocked receive", Waits::Receive),
+    ("call_", "call, ump", Waits::Call(Driver::Ump)),
+    ("call_sock_", "call, sock", Waits::Call(Driver::Sock)),
+];
+
+#[derive(Clone, Copy)]
+enum Waits {
+    Bare,
+    Receive,
+    Call(Driver),
+}
+
+pub(super) fn run(_: &Options, report: &mut Report) -> Result<(), Failure> {
+    for (name, spinners) in [("idle", 0), ("loaded", 2 * allowed()?.len())] {
         // Killed at the end of the round.
         let _load = setup(spinners).places(Places::Anywhere).start(&SPIN_ROLE, |_| ())?;
         let deaths = alternate(DEATHS, |_| {
-            let [bare, receive, ump, sock] = &KINDS;
-            Ok::<_, Failure>([
-                one_death(bare)?,
-                one_death(receive)?,
-                one_death(ump)?,
-                one_death(sock)?,
-            ])
+            KINDS.iter().map(|&(_, _, waits)| one_death(waits)).collect::<Result<Vec<_>, _>>()
         })?;
         let what = format!("{name}, {spinners} spinning processes");
         let bare_p99 = percentile(deaths.of(0), 0.99);
-        for (index, Kind { key, words, .. }) in KINDS.iter().enumerate() {
+        for (index, (key, words, _)) in KINDS.iter().enumerate() {
             for (part, label) in [(0.5, "p50"), (0.99, "p99")] {
                 let ms = percentile(deaths.of(index), part);
                 report.value(&format!("{name}_{key}ms_{label}"), thousandths(ms));
@@ -60,84 +63,61 @@ pub(super) fn run() -> Result<Report, Failure> {
         }
     }
     report.value("deaths", DEATHS);
-    Ok(report)
+    Ok(())
 }
 
-/// What waits for the death of another process.
-struct Kind {
-    /// The beginning of its keys.
-    key: &'static str,
-    words: &'static str,
-    waits: Waits,
+/// The survivor, and what it waits with.
+enum Survivor {
+    Bare { _receiver: Receiver },
+    Receive(Receiver),
+    Call(Client),
 }
-
-#[derive(Clone, Copy)]
-enum Waits {
-    Bare,
-    Receive,
-    Call(Driver),
-}
-
-const KINDS: [Kind; 4] = [
-    Kind { key: "bare_", words: "process descriptor", waits: Waits::Bare },
-    Kind { key: "", words: "blocked receive", waits: Waits::Receive },
-    Kind { key: "call_", words: "call, ump", waits: Waits::Call(Driver::Ump) },
-    Kind { key: "call_sock_", words: "call, sock", waits: Waits::Call(Driver::Sock) },
-];
 
 /// Kills one process, and returns the time until its end is noticed, in milliseconds.
-fn one_death(kind: &Kind) -> Result<f64, Failure> {
-    let mut crew = setup(1)
-        .places(Places::Anywhere)
-        .start(&MORTAL_ROLE, |_| matches!(kind.waits, Waits::Call(_)))?;
+fn one_death(waits: Waits) -> Result<f64, Failure> {
+    let serves = matches!(waits, Waits::Call(_));
+    let mut crew = setup(1).places(Places::Anywhere).start(&MORTAL_ROLE, |_| serves)?;
     let domain = crew.domain()?.clone();
-    let mut receiver = match kind.waits {
-        Waits::Call(_) => None,
-        _ => Some(domain.receiver("mortal").join_when_created()?),
-    };
-    let mut client = match kind.waits {
-        Waits::Call(driver) => Some(calls::bind(&domain, driver)?),
-        _ => None,
+    let join = || domain.receiver("mortal").join_when_created();
+    let mut survivor = match waits {
+        Waits::Bare => Survivor::Bare { _receiver: join()? },
+        Waits::Receive => Survivor::Receive(join()?),
+        Waits::Call(driver) => Survivor::Call(calls::bind(&domain, driver)?),
     };
     crew.await_step(0, 1)?;
-    let victim = crew.take_worker().ok_or_else(|| Failure::other("no victim".to_owned()))?;
+    let victim = crew.take_worker().ok_or_else(|| Failure::other("no victim"))?;
     let life = life_of(victim.id())?;
     // The thread that kills must not be the thread that waits.
     let killer = thread::spawn(move || kill_when_asleep(victim));
-    let known_at = match (&mut receiver, &mut client) {
-        (Some(receiver), _) if matches!(kind.waits, Waits::Receive) => {
-            match receiver.receive().map(|message| message.len()) {
-                Err(ReceiveError::SenderDied) => ticks(),
-                other => {
-                    return Err(Failure::other(format!("a dead sender's channel gave {other:?}")));
-                }
-            }
-        }
-        (_, Some(client)) => match client.hold() {
-            Err(CallError::PeerDied { .. }) => ticks(),
-            other => {
-                return Err(Failure::other(format!("a call of a dead service gave {other:?}")));
-            }
+    let found = match &mut survivor {
+        Survivor::Bare { .. } => wait_readable(&[life.as_fd()], None).map(|_| None)?,
+        Survivor::Receive(receiver) => match receiver.receive().map(|message| message.len()) {
+            Err(ReceiveError::SenderDied) => None,
+            other => Some(format!("a dead sender's channel gave {other:?}")),
         },
-        _ => {
-            wait_readable(&[std::os::fd::AsFd::as_fd(&life)], None)?;
-            ticks()
-        }
+        Survivor::Call(client) => match client.hold() {
+            Err(CallError::PeerDied { .. }) => None,
+            other => Some(format!("a call of a dead service gave {other:?}")),
+        },
     };
-    let killed_at = killer.join().map_err(|_| Failure::other("the killer failed".to_owned()))??;
+    let known_at = ticks();
+    if let Some(other) = found {
+        return Err(Failure::other(other));
+    }
+    let killed_at = killer.join().map_err(|_| Failure::other("the killer failed"))??;
     Ok(nanoseconds(known_at.saturating_sub(killed_at)) / 1e6)
 }
 
 /// Kills the process after the waiting thread has had time to go to sleep, and returns the time, in
 /// ticks.
 fn kill_when_asleep(mut victim: Child) -> Result<u64, Failure> {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while start.elapsed().as_millis() < 2 {
         thread::yield_now();
     }
     let killed_at = ticks();
-    victim.kill().map_err(|error| Failure::other(format!("kill a process: {error}")))?;
-    victim.wait().map_err(|error| Failure::other(format!("wait for a process: {error}")))?;
+    victim.kill().doing("kill a process")?;
+    victim.wait().doing("wait for a process")?;
     Ok(killed_at)
 }
 
@@ -162,7 +142,7 @@ fn spin(_: &Worker, (): ()) -> Result<(), Failure> {
 }
 
 /// Measures the share of a core that three idle receivers use together.
-pub(super) fn idle() -> Result<Report, Failure> {
+pub(super) fn idle(_: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut crew = setup(3).places(Places::Anywhere).start(&IDLE_ROLE, |_| ())?;
     let mut sender = crew.domain()?.sender("idle").receivers(8).create()?;
     sender.wait_for_receivers(3)?;
@@ -170,20 +150,18 @@ pub(super) fn idle() -> Result<Report, Failure> {
         crew.await_step(index, 1)?;
     }
     let before = crew.processor_seconds()?;
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     // No receiver joins this channel; the time-out of the wait is the measuring time.
     let mut clock = crew.domain()?.sender("clock").create()?;
-    clock.wait_for_receivers_timeout(1, std::time::Duration::from_secs(10))?;
+    clock.wait_for_receivers_timeout(1, Duration::from_secs(10))?;
     let used = crew.processor_seconds()? - before;
     let share = used / start.elapsed().as_secs_f64() * 100.0;
-    let mut report = Report::default();
     report.value("receivers", 3);
     report.value("cpu_percent", thousandths(share));
     report.note(format!("{:<52} {share:>9.3} % of a core", "three idle receivers together"));
     sender.send(b"over")?;
     drop(sender);
-    crew.finish()?;
-    Ok(report)
+    crew.finish()
 }
 
 /// An idle receiver.

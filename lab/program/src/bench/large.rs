@@ -2,23 +2,18 @@
 //! through cells, which copies twice. All in the same run, in alternating blocks; cold and warm, as they are, and
 //! written by the sender before and read by the receiver after.
 
-use std::hint::{self, black_box};
-use std::time::{Duration, Instant};
+use std::hint;
 
 use corewire::{Domain, Endpoint, Peer as Other, Rendezvous, Selector};
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{all, alternate, nanoseconds};
-use corewire_harness::statistics::{median, thousandths};
+use corewire_harness::statistics::median;
 use corewire_layout::rendezvous::Stretch;
 use corewire_os::processor::ticks;
 use corewire_ring::message::Landing;
 use corewire_transfer::Remote;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use zerocopy::IntoBytes;
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const ROLE: Role<Options> = Role { name: "large", work: peer };
 
@@ -50,22 +45,14 @@ const STATES: [State; 4] = [
 ];
 
 /// Round trips of one block: about 10 ms.
-const fn trips(bytes: usize) -> usize {
-    let trips = (20 << 20) / bytes;
-    if trips > 200 {
-        200
-    } else if trips == 0 {
-        1
-    } else {
-        trips
-    }
+fn trips(bytes: usize) -> usize {
+    ((20 << 20) / bytes).clamp(1, 200)
 }
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let crew = setup(1).start(&ROLE, |_| options.clone())?;
     let mut ends = ends(crew.domain()?, options, "parent", "peer")?;
-    let mut arena = Arena::new();
-    let mut report = Report::default();
+    let mut arena = Arena::default();
     report.value("rounds", options.rounds);
     report.note(
         "one way, us          bytes         both         pull         pipe  pull/both  pipe/both",
@@ -89,43 +76,34 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
                 }
                 Ok::<_, Failure>(times)
             })?;
-            let [both, pull, pipe] = [0, 1, 2].map(|block| blocks.median(block));
             let (to_pull, to_pipe) = (blocks.ratio(1, 0), blocks.ratio(2, 0));
-            report.note(format!(
-                "{:<16} {bytes:>9} {both:>12.1} {pull:>12.1} {pipe:>12.1} {:>10.3} {:>10.3}",
-                state.name, to_pull.median, to_pipe.median
-            ));
-            let figures: Value = json!({
-                "both_us": thousandths(both),
-                "pull_us": thousandths(pull),
-                "pipe_us": thousandths(pipe),
-                "both_sides_ratio": thousandths(to_pull.median),
-                "both_sides_ratio_min": thousandths(to_pull.min),
-                "both_sides_ratio_max": thousandths(to_pull.max),
-                "pipe_ratio": thousandths(to_pipe.median),
-                "pipe_ratio_min": thousandths(to_pipe.min),
-                "pipe_ratio_max": thousandths(to_pipe.max),
-            });
-            if bytes == MAIN_BYTES && state.is_cold && !state.is_touched {
+            let mut figures = Report::default();
+            let mut line = format!("{:<16} {bytes:>9}", state.name);
+            for (block, (way, _)) in WAYS.iter().enumerate() {
+                let us = blocks.median(block);
+                figures.value(&format!("{way}_us"), thousandths(us));
+                line.push_str(&format!(" {us:>12.1}"));
+            }
+            report.note(format!("{line} {:>10.3} {:>10.3}", to_pull.median, to_pipe.median));
+            let is_main = bytes == MAIN_BYTES && state.is_cold && !state.is_touched;
+            for report in [&mut figures].into_iter().chain(is_main.then_some(&mut *report)) {
                 report.spread("both_sides_ratio", to_pull);
                 report.spread("pipe_ratio", to_pipe);
             }
-            row.insert(state.name.into(), figures);
+            row.insert(state.name.into(), figures.into());
         }
         by_size.push(Value::Object(row));
     }
     report.value("by_size", by_size);
-    absent(options, &mut ends[0], &mut arena, &mut report)?;
+    absent(options, &mut ends[0], &mut arena, report)?;
     ends.into_iter().try_for_each(|end| end.endpoint.close())?;
-    computing(options, crew.domain()?, &mut report)?;
-    crew.describe(&mut report);
-    crew.finish()?;
-    Ok(report)
+    computing(options, crew.domain()?, report)?;
+    crew.finish_with(report)
 }
 
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let mut ends = ends(&worker.domain()?, &options, "peer", "parent")?;
-    let mut arena = Arena::new();
+    let mut arena = Arena::default();
     for bytes in SIZES {
         for state in STATES {
             for _ in all(options.rounds) {
@@ -186,7 +164,7 @@ fn absent(
     })?;
     report.figure("bare_pull_us", "1 MiB, a bare copy by the kernel", blocks.median(0), "us");
     report.figure("absent_us", "1 MiB, its sender computes for 1 ms", blocks.median(1), "us");
-    report.spread_with_line("absent_ratio", "ratio to the bare copy", &blocks.ratios(1, 0));
+    report.ratios("absent_ratio", "ratio to the bare copy", &blocks.ratios(1, 0));
     report.figure("sender_pays_us", "what the sender pays", median(paid), "us");
     Ok(())
 }
@@ -230,11 +208,10 @@ const WRITER: &str = "writer";
 /// Receives messages while it computes, without and with a progress thread: how long it must still wait when it has
 /// computed.
 fn computing(options: &Options, domain: &Domain, report: &mut Report) -> Result<(), Failure> {
-    let [plain, progressing] =
-        COMPUTING.map(|name| domain.endpoint(name).wait(options.wait()).create());
-    let (mut plain, mut progressing) = (plain?, progressing?);
-    let [one, other] = [&mut plain, &mut progressing].map(|it| it.peer_when_created(WRITER, None));
-    let (one, other) = (one?, other?);
+    let create = |name: &str| domain.endpoint(name).wait(options.wait()).create();
+    let (mut plain, mut progressing) = (create(COMPUTING[0])?, create(COMPUTING[1])?);
+    let one = plain.peer_when_created(WRITER, None)?;
+    let other = progressing.peer_when_created(WRITER, None)?;
     let progressing = progressing.with_progress_thread()?;
     let mut memory = [vec![1; MAIN_BYTES], vec![1; MAIN_BYTES]];
     let blocks = alternate(options.rounds, |_| {
@@ -257,7 +234,7 @@ fn computing(options: &Options, domain: &Domain, report: &mut Report) -> Result<
     let what = "1 MiB, wait of a receiver after it has computed for 1 ms";
     report.figure("computing_receiver_us", what, blocks.median(0), "us");
     report.figure("progress_thread_us", "the same with a progress thread", blocks.median(1), "us");
-    report.spread_with_line("progress_thread_ratio", "ratio to that", &blocks.ratios(1, 0));
+    report.ratios("progress_thread_ratio", "ratio to that", &blocks.ratios(1, 0));
     Ok(())
 }
 
@@ -322,15 +299,10 @@ impl End {
 }
 
 /// The memory of the messages.
+#[derive(Default)]
 struct Arena {
     sources: Ring,
     targets: Ring,
-}
-
-impl Arena {
-    fn new() -> Self {
-        Self { sources: Ring::new(), targets: Ring::new() }
-    }
 }
 
 struct Ring {
@@ -338,12 +310,14 @@ struct Ring {
     at: usize,
 }
 
-impl Ring {
+impl Default for Ring {
     /// Memory whose pages are there.
-    fn new() -> Self {
+    fn default() -> Self {
         Self { memory: vec![1; ARENA_BYTES], at: 0 }
     }
+}
 
+impl Ring {
     /// Where the next message of `bytes` bytes lies.
     fn next(&mut self, bytes: usize, is_cold: bool) -> &mut [u8] {
         if !is_cold {

@@ -1,16 +1,11 @@
 //! The time from process to process: half of the time for a message there and a message back. The
 //! baseline is a bare cache line in each direction.
 
-use corewire::{Receiver, Sender};
+use corewire::{Domain, Receiver, Sender};
 use corewire_harness::distance::describe_one_core;
 use corewire_harness::line::LINES;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{WARM_UP, all, alternate, numbers, one_way_times};
-use corewire_harness::statistics::{percentile, typical};
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const ROLE: Role<Options> = Role { name: "latency", work: peer };
 
@@ -21,15 +16,15 @@ const LONG_ROUND_TRIPS: u64 = 200;
 const LONG_BYTES_MIN: usize = 65_537;
 
 fn round_trips(options: &Options) -> u64 {
-    if options.bytes() >= LONG_BYTES_MIN { LONG_ROUND_TRIPS } else { ROUND_TRIPS }
+    if options.bytes >= LONG_BYTES_MIN { LONG_ROUND_TRIPS } else { ROUND_TRIPS }
 }
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut crew = setup(1).start(&ROLE, |_| options.clone())?;
     let mut raw = crew.board().raw_line()?;
     let (mut sender, mut receiver) = ends(crew.domain()?, options, "there", "back")?;
     let mut times_of_all = vec![];
-    let mut message = vec![0u8; options.bytes()];
+    let mut message = vec![0u8; options.bytes];
     let blocks = alternate(options.rounds, |round| {
         let baseline = raw.ask(ROUND_TRIPS);
         let times = one_way_times(numbers(round, round_trips(options)), |number| {
@@ -37,37 +32,42 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        let p50 = typical(&times);
-        if round > WARM_UP {
-            times_of_all.extend(times);
-        }
+        let p50 = keep(&mut times_of_all, times, round);
         let line = raw.ask(LINES as u64);
         Ok::<_, Failure>([baseline, p50, line])
     })?;
     crew.await_step(0, 1)?;
-    let mut report = Report::default();
-    report.value("bytes", options.bytes());
+    report.value("bytes", options.bytes);
     report.value("rounds", options.rounds);
+    describe(report, "a message", &blocks, &times_of_all);
+    describe_one_core(report, &blocks.ratios(1, 0), [blocks.of(0), blocks.of(2)]);
+    drop((sender, receiver));
+    crew.finish_with(report)
+}
+
+/// Keeps the times of a round that counts, and returns the typical one.
+pub(super) fn keep(kept: &mut Vec<f64>, times: Vec<f64>, round: u64) -> f64 {
+    let p50 = typical(&times);
+    if round > WARM_UP {
+        kept.extend(times);
+    }
+    p50
+}
+
+/// The figures of bare lines, block 0, and of messages, block 1.
+pub(super) fn describe(report: &mut Report, message: &str, blocks: &Blocks, times: &[f64]) {
     let baseline = blocks.median(0);
     report.figure("raw_line_one_way_ns", "a bare cache line, one way", baseline, "ns");
-    let (p50, p99) = (typical(&times_of_all), percentile(&times_of_all, 0.99));
-    report.figure("one_way_ns_p50", "a message, one way, p50", p50, "ns");
-    report.figure("one_way_ns_p99", "a message, one way, p99", p99, "ns");
-    let ratios = blocks.ratios(1, 0);
-    report.ratio("p50 to the bare line of the same round", &ratios);
-    describe_one_core(&mut report, &ratios, [blocks.of(0), blocks.of(2)]);
-    crew.describe(&mut report);
-    drop((sender, receiver));
-    crew.finish()?;
-    Ok(report)
+    let ends = [typical(times), percentile(times, 0.99)];
+    report.p50_p99("one_way_ns", &format!("{message}, one way"), ends);
+    report.ratio("p50 to the bare line of the same round", &blocks.ratios(1, 0));
 }
 
 /// The peer, which answers.
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
-    let domain = worker.domain()?;
     let mut raw = worker.board().raw_line()?;
-    let (mut sender, mut receiver) = ends(&domain, &options, "back", "there")?;
-    let mut message = vec![0u8; options.bytes()];
+    let (mut sender, mut receiver) = ends(&worker.domain()?, &options, "back", "there")?;
+    let mut message = vec![0u8; options.bytes];
     for _ in all(options.rounds) {
         raw.answer(ROUND_TRIPS);
         answer(&mut sender, &mut receiver, &mut message, round_trips(&options))?;
@@ -98,19 +98,12 @@ pub(super) fn await_hang_up(mut receiver: Receiver) {
 }
 
 pub(super) fn ends(
-    domain: &corewire::Domain,
+    domain: &Domain,
     options: &Options,
     sends: &str,
     receives: &str,
 ) -> Result<(Sender, Receiver), Failure> {
-    let mut sender = domain
-        .sender(sends)
-        .slots(options.slots())
-        .receivers(1)
-        .wait(options.wait())
-        .largest_message(options.bytes().max(4096))
-        .prefault(true)
-        .create()?;
+    let mut sender = options.sender(domain, sends, 1)?;
     let receiver = domain.receiver(receives).wait(options.wait()).join_when_created()?;
     sender.wait_for_receivers(1)?;
     Ok((sender, receiver))

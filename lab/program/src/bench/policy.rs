@@ -2,21 +2,13 @@
 //! out and checked, compared with `Block`, where messages are read in place. All in the same run, in
 //! alternating blocks. Every message is received as it was sent, or counted as missed.
 
-use std::hint::black_box;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use corewire::{Sender, SnapshotReceiver};
-use corewire_harness::crew::Crew;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{WARM_UP, all, alternate, numbers};
-use corewire_harness::statistics::thousandths;
 use corewire_ring::sync::Ordering;
 use zerocopy::IntoBytes;
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const ROLE: Role<Options> = Role { name: "policy", work: peer };
 
@@ -33,7 +25,7 @@ const DELIVERED: usize = 0;
 /// The channels that are measured, which are also the names of their figures.
 const CHANNELS: [&str; 3] = ["block", "overwrite", "evict"];
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut crew = setup(1).start(&ROLE, |_| options.clone())?;
     let mut senders =
         [sender(&crew, options, 0)?, sender(&crew, options, 1)?, sender(&crew, options, 2)?];
@@ -61,50 +53,31 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         }
         Ok::<_, Failure>(rates)
     })?;
-    let mut report = Report::default();
     report.value("bytes", BYTES);
-    report.value("slots", options.slots());
+    report.value("slots", options.slots);
     report.value("rounds", options.rounds);
     for (index, name) in CHANNELS.iter().enumerate() {
         let rate = blocks.median(index);
         report.value(&format!("{name}_messages_per_s"), rate.round());
-        report.note(format!("{:<44} {:>10.1} M messages/s delivered", name, rate / 1e6));
+        report.note(format!("{name:<44} {:>10.1} M messages/s delivered", rate / 1e6));
     }
     report.value("overwrite_missed", missed);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let share = missed as f64 / (options.rounds * MESSAGES) as f64;
-    report.note(format!(
-        "{:<44} {:>10.3} % of what was sent",
-        "missed under overwrite",
-        share * 100.0
-    ));
+    let percent = missed as f64 / (options.rounds * MESSAGES) as f64 * 100.0;
+    report.note(format!("{:<44} {percent:>10.3} % of what was sent", "missed under overwrite"));
     let delivered = blocks.ratio(1, 0);
     report.value("overwrite_delivered_ratio", thousandths(delivered.median));
-    report.note(format!(
-        "{:<44} {:>10.3} ({:.3} to {:.3})",
-        "overwrite, delivered, ratio to block", delivered.median, delivered.min, delivered.max
-    ));
-    let evict = blocks.ratio(2, 0);
-    report.value("evict_ratio", thousandths(evict.median));
-    report.note(format!("{:<44} {:>10.3}", "evict, ratio to block", evict.median));
-    report.ratio(
-        "overwrite, sent and accounted for, to block",
-        &blocks.ratios(CHANNELS.len() + 1, 0),
-    );
-    crew.describe(&mut report);
+    report.spread_note("overwrite, delivered, ratio to block", delivered);
+    report.number("evict_ratio", "evict, ratio to block", blocks.ratio(2, 0).median);
+    let sent = blocks.ratios(CHANNELS.len() + 1, 0);
+    report.ratio("overwrite, sent and accounted for, to block", &sent);
     drop(senders);
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
 fn sender(crew: &Crew, options: &Options, which: usize) -> Result<Sender, Failure> {
-    let builder = crew
-        .domain()?
-        .sender(CHANNELS[which])
-        .slots(options.slots())
-        .receivers(1)
-        .wait(options.wait())
-        .prefault(true);
+    let builder = crew.domain()?.sender(CHANNELS[which]).slots(options.slots).receivers(1);
+    let builder = builder.wait(options.wait()).prefault(true);
     Ok(match which {
         0 => builder.create()?,
         1 => builder.overwrite().create()?,

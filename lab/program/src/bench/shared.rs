@@ -2,19 +2,15 @@
 //! bare loop that claims each slot by a compare-and-swap; and its batches of 16, compared with the
 //! channel of one sender. All in the same run, in alternating blocks.
 
-use std::hint::black_box;
 use std::ops::Range;
-use std::time::Instant;
 
-use corewire::{Receiver, Sender, SharedSender};
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{all, alternate, numbers, per_second};
-use corewire_published::yardstick::{BARE_BYTES, BareRing, payload};
+use corewire::SharedSender;
+use corewire_published::yardstick::{BARE_BYTES, BareRing};
+use corewire_ring::sync::pause;
 use zerocopy::IntoBytes;
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
+use super::stream::{receive_numbers, send_in_place};
 
 pub(super) const ROLE: Role<Options> = Role { name: "shared", work: peer };
 
@@ -23,8 +19,16 @@ const CLAIMED_MESSAGES: u64 = 250_000;
 const BATCHED_MESSAGES: u64 = 2_000_000;
 const BATCH: usize = 16;
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let slots = options.slots();
+/// The blocks: the key of each, and what it is.
+const BLOCKS: [(&str, &str); 4] = [
+    ("bare_claims", "bare loop, a compare-and-swap each"),
+    ("shared", "shared channel, one active sender"),
+    ("one_sender", "channel of one sender"),
+    ("shared_batches", "shared channel, batches of 16"),
+];
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let slots = options.slots;
     let setup = setup(1).memory_bytes(BareRing::bytes(slots, 1));
     let mut crew = setup.start(&ROLE, |_| options.clone())?;
     let bare = BareRing::new(&crew.board().work()?, slots, 1);
@@ -37,49 +41,35 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let blocks = alternate(options.rounds, |round| {
         let claimed = numbers(round, CLAIMED_MESSAGES);
         let many = numbers(round, BATCHED_MESSAGES);
-        let step = |which: u64| round * 4 + which;
         let start = Instant::now();
-        bare.send_by_claims(claimed.start, claimed.end, corewire_ring::sync::pause);
-        crew.await_step(0, step(1))?;
+        bare.send_by_claims(claimed.start, claimed.end, pause);
+        crew.await_step(0, round * 4 + 1)?;
         let bare = per_second(CLAIMED_MESSAGES, start);
         let start = Instant::now();
         send_each(&mut shared, claimed)?;
-        crew.await_step(0, step(2))?;
+        crew.await_step(0, round * 4 + 2)?;
         let each = per_second(CLAIMED_MESSAGES, start);
         let start = Instant::now();
         send_in_place(&mut one, many.clone())?;
-        crew.await_step(0, step(3))?;
+        crew.await_step(0, round * 4 + 3)?;
         let in_place = per_second(BATCHED_MESSAGES, start);
         let start = Instant::now();
         send_batches(&mut shared, many)?;
-        crew.await_step(0, step(4))?;
-        let batches = per_second(BATCHED_MESSAGES, start);
-        Ok::<_, Failure>([bare, each, in_place, batches])
+        crew.await_step(0, round * 4 + 4)?;
+        Ok::<_, Failure>([bare, each, in_place, per_second(BATCHED_MESSAGES, start)])
     })?;
-    let mut report = Report::default();
     report.value("bytes", BARE_BYTES);
     report.value("slots", slots);
     report.value("rounds", options.rounds);
-    let names = [
-        ("bare_claims", "bare loop, a compare-and-swap each"),
-        ("shared", "shared channel, one active sender"),
-        ("one_sender", "channel of one sender"),
-        ("shared_batches", "shared channel, batches of 16"),
-    ];
-    for (index, (key, words)) in names.into_iter().enumerate() {
+    for (index, (key, words)) in BLOCKS.into_iter().enumerate() {
         report.rate(&format!("{key}_messages_per_s"), words, blocks.median(index));
     }
     let batches = blocks.ratio(3, 2);
     report.spread("batch_ratio", batches);
-    report.note(format!(
-        "{:<44} {:>10.3} ({:.3} to {:.3})",
-        "batches, ratio to one sender", batches.median, batches.min, batches.max
-    ));
+    report.spread_note("batches, ratio to one sender", batches);
     report.ratio("each by itself, ratio to bare claims", &blocks.ratios(1, 0));
-    crew.describe(&mut report);
     drop((shared, one));
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
 #[inline(never)]
@@ -102,20 +92,10 @@ fn send_batches(sender: &mut SharedSender, numbers: Range<u64>) -> Result<(), Fa
     Ok(())
 }
 
-#[inline(never)]
-fn send_in_place(sender: &mut Sender, numbers: Range<u64>) -> Result<(), Failure> {
-    for number in numbers {
-        let mut loan = sender.loan(BARE_BYTES)?;
-        loan.copy_from_slice([number.to_le_bytes(); BARE_BYTES / 8].as_flattened());
-        loan.send();
-    }
-    Ok(())
-}
-
 /// The receiver of all four kinds of blocks.
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let domain = worker.domain()?;
-    let bare = BareRing::new(&worker.board().work()?, options.slots(), 1);
+    let bare = BareRing::new(&worker.board().work()?, options.slots, 1);
     let builder = |name: &str| domain.receiver(name).wait(options.wait());
     let mut shared = builder("shared").join_when_created()?;
     let mut one = builder("one").join_when_created()?;
@@ -123,30 +103,15 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     for round in all(options.rounds) {
         let claimed = numbers(round, CLAIMED_MESSAGES);
         let many = numbers(round, BATCHED_MESSAGES);
-        let pause = corewire_ring::sync::pause;
         sum = sum.wrapping_add(bare.receive(0, claimed.start, claimed.end, pause));
         worker.reach(round * 4 + 1);
-        sum = sum.wrapping_add(receive(&mut shared, claimed)?);
+        sum = sum.wrapping_add(receive_numbers(&mut shared, claimed)?);
         worker.reach(round * 4 + 2);
-        sum = sum.wrapping_add(receive(&mut one, many.clone())?);
+        sum = sum.wrapping_add(receive_numbers(&mut one, many.clone())?);
         worker.reach(round * 4 + 3);
-        sum = sum.wrapping_add(receive(&mut shared, many)?);
+        sum = sum.wrapping_add(receive_numbers(&mut shared, many)?);
         worker.reach(round * 4 + 4);
     }
     black_box(sum);
     Ok(())
-}
-
-#[inline(never)]
-fn receive(receiver: &mut Receiver, numbers: Range<u64>) -> Result<u64, Failure> {
-    let mut sum = 0u64;
-    for number in numbers {
-        let message = receiver.receive()?;
-        let (head, last) = payload::ends(&message);
-        if head != number {
-            return Err(Failure::other(format!("message {head} arrived where {number} was due")));
-        }
-        sum = sum.wrapping_add(last);
-    }
-    Ok(sum)
 }

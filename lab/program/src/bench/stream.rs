@@ -2,26 +2,18 @@
 //! that fit into a slot, a ring with the same number of slots; for larger messages, the best of 2 to
 //! 256 buffers that are handed over in turn.
 
-use std::hint::black_box;
 use std::ops::Range;
-use std::time::Instant;
 
 use corewire::{Receiver, Sender};
 use corewire_harness::board::part;
-use corewire_harness::crew::Crew;
 use corewire_harness::distance::describe_one_core;
 use corewire_harness::line::LINES;
 use corewire_harness::places::relax;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{Blocks, all, alternate, numbers, per_second};
-use corewire_harness::statistics::thousandths;
 use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
 use corewire_ring::region::Region;
 use zerocopy::IntoBytes;
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const SLOTS_ROLE: Role<Options> = Role { name: "slots", work: small_peer };
 pub(super) const BUFFERS_ROLE: Role<Options> = Role { name: "buffers", work: large_peer };
@@ -33,28 +25,28 @@ const LARGE_BYTES: u64 = 128 << 20;
 /// Maximum size of the buffers of a baseline.
 const BUFFERS_BYTES_MAX: usize = 256 << 20;
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    if options.bytes() <= BARE_BYTES { small(options) } else { large(options) }
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    if options.bytes <= BARE_BYTES { small(options, report) } else { large(options, report) }
 }
 
 /// Number of messages that fit into a slot, in a block.
 fn small_messages(options: &Options) -> u64 {
-    SMALL_MESSAGES / options.receivers() as u64
+    SMALL_MESSAGES / options.receivers as u64
 }
 
 /// Whether the time of a line is measured before and after each round: between one sender and one receiver that have a
 /// processor each.
 fn measures_line(options: &Options, must_yield: bool) -> bool {
-    options.receivers() == 1 && !must_yield
+    options.receivers == 1 && !must_yield
 }
 
-fn small(options: &Options) -> Result<Report, Failure> {
-    let (slots, receivers, bytes) = (options.slots(), options.receivers(), options.bytes());
+fn small(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let &Options { slots, receivers, bytes, .. } = options;
     let count = small_messages(options);
     let setup = setup(receivers).memory_bytes(BareRing::bytes(slots, receivers));
     let mut crew = setup.start(&SLOTS_ROLE, |_| options.clone())?;
     let bare = BareRing::new(&crew.board().work()?, slots, receivers);
-    let mut sender = sender(&crew, options)?;
+    let mut sender = options.sender(crew.domain()?, "stream", receivers)?;
     sender.wait_for_receivers(receivers)?;
     let must_yield = crew.is_oversubscribed();
     let mut line =
@@ -67,11 +59,11 @@ fn small(options: &Options) -> Result<Report, Failure> {
         let bare_rate = per_second(count, start);
         let start = Instant::now();
         if options.copy {
-            send_copies(&mut sender, bytes, first, end)?;
+            send_copies(&mut sender, bytes, first..end)?;
         } else if bytes == BARE_BYTES {
-            send_in_place::<BARE_BYTES>(&mut sender, first, end)?;
+            send_in_place(&mut sender, first..end)?;
         } else {
-            send_in_place_of(&mut sender, bytes, first, end)?;
+            send_in_place_of(&mut sender, bytes, first..end)?;
         }
         for index in 0..receivers {
             crew.await_step(index, round + 1)?;
@@ -80,18 +72,16 @@ fn small(options: &Options) -> Result<Report, Failure> {
         let line_after = line.as_mut().map(|line| line.ask(LINES as u64));
         Ok::<_, Failure>(rates.into_iter().chain(line_before).chain(line_after))
     })?;
-    let mut report = summary(options, &blocks, 0, 1, None);
-    describe_one_core(&mut report, &blocks.ratios(1, 0), [blocks.of(2), blocks.of(3)]);
-    crew.describe(&mut report);
+    describe(options, &blocks, [0, 1], None, report);
+    describe_one_core(report, &blocks.ratios(1, 0), [blocks.of(2), blocks.of(3)]);
     drop(sender);
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
 /// A receiver of messages that fit into a slot.
 fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let bare = BareRing::new(&worker.board().work()?, options.slots, options.receivers);
     let domain = worker.domain()?;
-    let bare = BareRing::new(&worker.board().work()?, options.slots(), options.receivers());
     let mut receiver = domain.receiver("stream").wait(options.wait()).join_when_created()?;
     let mut sums = 0u64;
     let measures_line = measures_line(&options, worker.must_yield());
@@ -102,7 +92,7 @@ fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
         let Range { start: first, end } = numbers(round, small_messages(&options));
         let own = worker.index() as u64;
         sums = sums.wrapping_add(bare.receive(own, first, end, || worker.relax()));
-        sums = sums.wrapping_add(receive_small(&mut receiver, first, end)?);
+        sums = sums.wrapping_add(receive_numbers(&mut receiver, first..end)?);
         worker.reach(round + 1);
         answer_line();
     }
@@ -110,10 +100,14 @@ fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Receives messages with these numbers, and adds up their last words.
 #[inline(never)]
-fn receive_small(receiver: &mut Receiver, first: u64, end: u64) -> Result<u64, Failure> {
+pub(super) fn receive_numbers(
+    receiver: &mut Receiver,
+    numbers: Range<u64>,
+) -> Result<u64, Failure> {
     let mut sum = 0u64;
-    for number in first..end {
+    for number in numbers {
         let message = receiver.receive()?;
         let (head, last) = payload::ends(&message);
         if head != number {
@@ -125,27 +119,18 @@ fn receive_small(receiver: &mut Receiver, first: u64, end: u64) -> Result<u64, F
 }
 
 #[inline(never)]
-fn send_in_place<const BYTES: usize>(
-    sender: &mut Sender,
-    first: u64,
-    end: u64,
-) -> Result<(), Failure> {
-    for number in first..end {
-        let mut loan = sender.loan(BYTES)?;
-        loan.copy_from_slice([number.to_le_bytes(); 6].as_flattened());
+pub(super) fn send_in_place(sender: &mut Sender, numbers: Range<u64>) -> Result<(), Failure> {
+    for number in numbers {
+        let mut loan = sender.loan(BARE_BYTES)?;
+        loan.copy_from_slice([number.to_le_bytes(); BARE_BYTES / 8].as_flattened());
         loan.send();
     }
     Ok(())
 }
 
 #[inline(never)]
-fn send_in_place_of(
-    sender: &mut Sender,
-    bytes: usize,
-    first: u64,
-    end: u64,
-) -> Result<(), Failure> {
-    for number in first..end {
+fn send_in_place_of(sender: &mut Sender, bytes: usize, numbers: Range<u64>) -> Result<(), Failure> {
+    for number in numbers {
         let mut loan = sender.loan(bytes)?;
         payload::fill(&mut loan, number);
         loan.send();
@@ -154,9 +139,9 @@ fn send_in_place_of(
 }
 
 #[inline(never)]
-fn send_copies(sender: &mut Sender, bytes: usize, first: u64, end: u64) -> Result<(), Failure> {
+fn send_copies(sender: &mut Sender, bytes: usize, numbers: Range<u64>) -> Result<(), Failure> {
     let mut words = black_box([7u64; BARE_BYTES / 8]);
-    for number in first..end {
+    for number in numbers {
         words[0] = number.to_le();
         sender.send(&words.as_bytes()[..bytes.min(BARE_BYTES)])?;
     }
@@ -165,12 +150,12 @@ fn send_copies(sender: &mut Sender, bytes: usize, first: u64, end: u64) -> Resul
 
 /// Number of larger messages in a block.
 fn large_messages(options: &Options) -> u64 {
-    (LARGE_BYTES / options.bytes() as u64).max(4)
+    (LARGE_BYTES / options.bytes as u64).max(4)
 }
 
 /// Numbers of buffers that the baseline tries.
 fn buffers(options: &Options) -> Vec<usize> {
-    let fits = |&buffers: &usize| buffers == 2 || buffers * options.bytes() <= BUFFERS_BYTES_MAX;
+    let fits = |&buffers: &usize| buffers == 2 || buffers * options.bytes <= BUFFERS_BYTES_MAX;
     [2, 4, 8, 16, 32, 64, 128, 256].into_iter().filter(fits).collect()
 }
 
@@ -178,12 +163,12 @@ fn buffers(options: &Options) -> Vec<usize> {
 /// each baseline counts from its own start.
 fn buffers_bytes(options: &Options) -> usize {
     let most = buffers(options).into_iter().max().unwrap_or(2).min(BUFFERS_MAX);
-    BareBuffers::bytes(options.bytes(), most).next_multiple_of(4096)
+    BareBuffers::bytes(options.bytes, most).next_multiple_of(4096)
 }
 
-fn large(options: &Options) -> Result<Report, Failure> {
-    let bytes = options.bytes();
-    if options.receivers() != 1 {
+fn large(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let bytes = options.bytes;
+    if options.receivers != 1 {
         return Err(Failure::usage(format!(
             "bench fan-out --bytes {bytes}: the baseline for more than {BARE_BYTES} bytes has one \
              receiver; use bench stream"
@@ -193,7 +178,7 @@ fn large(options: &Options) -> Result<Report, Failure> {
     let setup = setup(1).memory_bytes(buffers_bytes(options) * buffers.len());
     let mut crew = setup.start(&BUFFERS_ROLE, |_| options.clone())?;
     let baselines = baselines(&crew.board().work()?, options)?;
-    let mut sender = sender(&crew, options)?;
+    let mut sender = options.sender(crew.domain()?, "stream", 1)?;
     sender.wait_for_receivers(1)?;
     // One block for each number of buffers, and the last one for the channel.
     let blocks = alternate(options.rounds, |round| {
@@ -224,25 +209,21 @@ fn large(options: &Options) -> Result<Report, Failure> {
     })?;
     let medians: Vec<f64> = (0..buffers.len()).map(|index| blocks.median(index)).collect();
     let best = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
-    let mut report = summary(options, &blocks, best, buffers.len(), Some(buffers[best]));
-    let by_buffers = buffers.iter().zip(&medians).map(|(buffers, rate)| {
-        #[expect(clippy::cast_precision_loss, reason = "a message's length")]
-        let gb_per_s = rate * bytes as f64 / 1e9;
-        (buffers.to_string(), thousandths(gb_per_s).into())
-    });
-    let by_buffers: serde_json::Map<_, _> = by_buffers.collect();
-    report.value("baseline_gb_per_s_by_buffers", by_buffers);
-    crew.describe(&mut report);
+    describe(options, &blocks, [best, buffers.len()], Some(buffers[best]), report);
+    let by_buffers = buffers
+        .iter()
+        .zip(&medians)
+        .map(|(buffers, rate)| (buffers.to_string(), thousandths(gb_per_s(*rate, options)).into()));
+    report.value("baseline_gb_per_s_by_buffers", by_buffers.collect::<serde_json::Map<_, _>>());
     drop(sender);
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
 /// The receiver of larger messages.
 fn large_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
-    let domain = worker.domain()?;
-    let bytes = options.bytes();
+    let bytes = options.bytes;
     let baselines = baselines(&worker.board().work()?, &options)?;
+    let domain = worker.domain()?;
     let mut receiver = domain.receiver("stream").wait(options.wait()).join_when_created()?;
     for round in all(options.rounds) {
         let numbers = numbers(round, large_messages(&options));
@@ -272,61 +253,49 @@ fn baselines(memory: &Region, options: &Options) -> Result<Vec<BareBuffers>, Fai
     let each = buffers_bytes(options);
     let parts = buffers(options).into_iter().enumerate().map(|(index, buffers)| {
         let part = part(memory, index * each, each)?;
-        Ok(BareBuffers::new(&part, options.bytes(), buffers))
+        Ok(BareBuffers::new(&part, options.bytes, buffers))
     });
     parts.collect()
 }
 
-fn sender(crew: &Crew, options: &Options) -> Result<Sender, Failure> {
-    let builder = crew
-        .domain()?
-        .sender("stream")
-        .slots(options.slots())
-        .receivers(options.receivers())
-        .wait(options.wait())
-        .largest_message(options.bytes().max(4096))
-        .prefault(true);
-    Ok(builder.create()?)
+/// Messages a second, as 10^9 bytes a second.
+#[expect(clippy::cast_precision_loss, reason = "a message's length")]
+fn gb_per_s(rate: f64, options: &Options) -> f64 {
+    rate * options.bytes as f64 / 1e9
 }
 
-/// The report on block `ours`, whose baseline is block `bare`, of so many buffers or of slots.
-fn summary(
+/// Describes the blocks of the bare loop, of so many buffers or of slots, and of the channel.
+fn describe(
     options: &Options,
     blocks: &Blocks,
-    bare: usize,
-    ours: usize,
+    [bare, ours]: [usize; 2],
     buffers: Option<usize>,
-) -> Report {
-    let mut report = Report::default();
-    let (receivers, slots, bytes) = (options.receivers(), options.slots(), options.bytes());
-    let ratios = blocks.ratios(ours, bare);
-    let [bare, ours] = [bare, ours].map(|block| blocks.median(block));
+    report: &mut Report,
+) {
+    let &Options { bytes, receivers, slots, copy, rounds, .. } = options;
     report.value("bytes", bytes);
     report.value("receivers", receivers);
     report.value("slots", slots);
-    report.value("copy", options.copy);
-    report.value("rounds", options.rounds);
-    report.value("messages_per_s", ours.round());
-    report.value("baseline_messages_per_s", bare.round());
-    #[expect(clippy::cast_precision_loss, reason = "a message's length")]
-    let to_gb = |rate: f64| rate * bytes as f64 / 1e9;
-    report.value("gb_per_s", thousandths(to_gb(ours)));
-    report.value("baseline_gb_per_s", thousandths(to_gb(bare)));
-    let name = match buffers {
+    report.value("copy", copy);
+    report.value("rounds", rounds);
+    let bare_words = match buffers {
         None => format!("bare loop, {slots} slots, {receivers} receivers"),
         Some(buffers) => format!("bare loop, the best of 2 to 256: {buffers} buffers"),
     };
     if let Some(buffers) = buffers {
         report.value("baseline_buffers", buffers);
     }
-    let how = if options.copy { "send(&[u8])" } else { "loan, read in place" };
-    for (name, rate) in [(name, bare), (format!("channel, {how}"), ours)] {
-        let line =
-            format!("{name:<44} {:>10.3} M messages/s {:>8.2} GB/s", rate / 1e6, to_gb(rate));
-        report.note(line);
+    let how = if copy { "send(&[u8])" } else { "loan, read in place" };
+    let ours_words = format!("channel, {how}");
+    for (key, words, block) in [("baseline_", bare_words, bare), ("", ours_words, ours)] {
+        let rate = blocks.median(block);
+        let gb_per_s = gb_per_s(rate, options);
+        report.value(&format!("{key}messages_per_s"), rate.round());
+        report.value(&format!("{key}gb_per_s"), thousandths(gb_per_s));
+        let rate = rate / 1e6;
+        report.note(format!("{words:<44} {rate:>10.3} M messages/s {gb_per_s:>8.2} GB/s"));
     }
-    report.ratio("ratio to the bare loop of the same round", &ratios);
-    report
+    report.ratio("ratio to the bare loop of the same round", &blocks.ratios(ours, bare));
 }
 
 fn out_of_order(found: u64, due: u64) -> Failure {

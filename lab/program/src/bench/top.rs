@@ -3,24 +3,19 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use corewire::Observer;
-use corewire_harness::places::Places;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{WARM_UP, alternate};
-use corewire_harness::statistics::thousandths;
+use corewire_harness::failure::Doing;
 use corewire_os::event::wait_readable;
 use corewire_os::process::processor_seconds;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const ROLE: Role<()> = Role { name: "top", work: peer };
 
@@ -29,7 +24,7 @@ const CHANNELS: usize = 3;
 /// Length of a block: the time between two updates of `top`.
 const BLOCK: Duration = Duration::from_secs(1);
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let setup = setup(2 * CHANNELS).places(Places::Anywhere);
     let mut crew = setup.start(&ROLE, |_| ())?;
     for index in 0..2 * CHANNELS {
@@ -63,7 +58,6 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         Ok::<_, Failure>(per_s)
     })?;
     let share = used_s / shown_s * 100.0;
-    let mut report = Report::default();
     report.value("channels", CHANNELS);
     report.value("rounds", options.rounds);
     let rate = blocks.median(0) / 1e6;
@@ -71,8 +65,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     report.ratio("with top to without", &blocks.ratios(1, 0));
     report.value("cpu_percent", thousandths(share));
     report.note(format!("{:<44} {share:>10.3} % of a core", "top, every second"));
-    crew.describe(&mut report);
-    Ok(report)
+    crew.describe(report);
+    Ok(())
 }
 
 /// Messages sent on all channels so far.
@@ -109,30 +103,22 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(directory: &std::path::Path) -> Result<Self, Failure> {
-        let failed = |error: rustix::io::Errno| Failure::other(format!("make a terminal: {error}"));
+    fn start(directory: &Path) -> Result<Self, Failure> {
+        const MAKING: &str = "make a terminal";
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-        let own = openpt(flags).map_err(failed)?;
-        grantpt(&own).map_err(failed)?;
-        unlockpt(&own).map_err(failed)?;
+        let own = openpt(flags).doing(MAKING)?;
+        grantpt(&own).doing(MAKING)?;
+        unlockpt(&own).doing(MAKING)?;
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&own, size).map_err(failed)?;
-        let shown = || ioctl_tiocgptpeer(&own, flags).map_err(failed);
-        let failed = |error: std::io::Error| {
-            Failure::other(format!(
-                "start corewire top, which must be beside this program or in PATH: {error}"
-            ))
-        };
-        let beside = std::env::current_exe().map_err(failed)?.with_file_name("corewire");
+        tcsetwinsize(&own, size).doing(MAKING)?;
+        let shown = || ioctl_tiocgptpeer(&own, flags).doing(MAKING);
+        const STARTING: &str = "start corewire top, which must be beside this program or in PATH";
+        let beside = std::env::current_exe().doing(STARTING)?.with_file_name("corewire");
         let program = if beside.exists() { beside } else { "corewire".into() };
-        let child = Command::new(program)
-            .arg("top")
-            .env("COREWIRE_RUNTIME_DIR", directory)
-            .stdin(shown()?)
-            .stdout(shown()?)
-            .stderr(shown()?)
-            .spawn()
-            .map_err(failed)?;
+        let mut top = Command::new(program);
+        top.arg("top").env("COREWIRE_RUNTIME_DIR", directory);
+        top.stdin(shown()?).stdout(shown()?).stderr(shown()?);
+        let child = top.spawn().doing(STARTING)?;
         // The output must be read, or `top` would block. The thread ends when the child ends.
         let mut drawn = File::from(own);
         thread::spawn(move || {
@@ -143,8 +129,7 @@ impl Terminal {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        kill_process(Pid::from_child(&self.child), signal)
-            .map_err(|error| Failure::other(format!("top is gone: {error}")))
+        kill_process(Pid::from_child(&self.child), signal).doing("stop or continue top")
     }
 }
 

@@ -1,19 +1,12 @@
 //! Time to wake a receiver that sleeps, after an idle time. The baseline is a bare futex.
 
-use std::time::{Duration, Instant};
-
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::nanoseconds;
-use corewire_harness::statistics::{percentile, thousandths};
 use corewire_os::processor::ticks;
 use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
 use corewire_ring::doorbell::{Bell, Bells};
 use corewire_ring::sync::{Ordering, pause};
 
-use super::options::{Options, setup};
-use corewire_harness::failure::Failure;
+use super::prelude::*;
 
 pub(super) const ROLE: Role<Options> = Role { name: "wake", work: peer };
 
@@ -30,58 +23,49 @@ const SENT_AT: usize = 128;
 /// Offset of the duration of the last wake-up, as the peer measured it.
 const TOOK: usize = 256;
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+/// For each wake-up after an idle time whether it is one of the bare futex.
+fn kinds() -> impl Iterator<Item = bool> {
+    (0..2 * WAKES).map(|wake| (wake / BLOCK).is_multiple_of(2))
+}
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut crew = setup(1).memory_bytes(4096).start(&ROLE, |_| options.clone())?;
     let mut sender = crew.domain()?.sender("wake").receivers(1).create()?;
     sender.wait_for_receivers(1)?;
     let work = crew.board().work()?;
     let linux = Linux::get();
-    let mut report = Report::default();
     let mut step = 0;
     for idle_us in IDLE_US {
         let (mut bare, mut ours) = (vec![], vec![]);
-        for _ in 0..WAKES / BLOCK {
-            for is_bare in [true, false] {
-                for _ in 0..BLOCK {
-                    let idle = Instant::now();
-                    while idle.elapsed() < Duration::from_micros(idle_us) {
-                        pause();
-                    }
-                    let sent_at = ticks();
-                    work.word64(SENT_AT).store(sent_at, Ordering::Relaxed);
-                    if is_bare {
-                        work.word32(FUTEX).fetch_add(1, Ordering::Release);
-                        linux.wake(work.word32(FUTEX), 1);
-                    } else {
-                        sender.send(&sent_at.to_le_bytes())?;
-                    }
-                    step += 1;
-                    crew.await_step(0, step)?;
-                    let took = work.word64(TOOK).load(Ordering::Relaxed);
-                    let took_ns = nanoseconds(took);
-                    if is_bare { bare.push(took_ns) } else { ours.push(took_ns) }
-                }
+        for is_bare in kinds() {
+            let idle = Instant::now();
+            while idle.elapsed() < Duration::from_micros(idle_us) {
+                pause();
             }
+            let sent_at = ticks();
+            work.word64(SENT_AT).store(sent_at, Ordering::Relaxed);
+            if is_bare {
+                work.word32(FUTEX).fetch_add(1, Ordering::Release);
+                linux.wake(work.word32(FUTEX), 1);
+            } else {
+                sender.send(&sent_at.to_le_bytes())?;
+            }
+            step += 1;
+            crew.await_step(0, step)?;
+            let took_ns = nanoseconds(work.word64(TOOK).load(Ordering::Relaxed));
+            if is_bare { bare.push(took_ns) } else { ours.push(took_ns) }
         }
-        tell(&mut report, idle_us, &bare, &ours);
+        let after = format!("after {idle_us} us idle");
+        let key = |end: &str| format!("after_{idle_us}_us_{end}");
+        let [bare_p50, p50] = [&bare, &ours].map(|times| percentile(times, 0.5));
+        let words = format!("a bare futex, {after}, p50");
+        report.figure(&key("bare_futex_ns_p50"), &words, bare_p50, "ns");
+        let ends = [p50, percentile(&ours, 0.99)];
+        report.p50_p99(&key("wake_ns"), &format!("a message, {after}"), ends);
+        report.number(&key("ratio"), &format!("ratio {after}"), p50 / bare_p50);
     }
-    crew.describe(&mut report);
     drop(sender);
-    crew.finish()?;
-    Ok(report)
-}
-
-fn tell(report: &mut Report, idle_us: u64, bare: &[f64], ours: &[f64]) {
-    let (bare_p50, ours_p50) = (percentile(bare, 0.5), percentile(ours, 0.5));
-    let keys = ["bare_futex_ns_p50", "wake_ns_p50", "wake_ns_p99", "ratio"]
-        .map(|key| format!("after_{idle_us}_us_{key}"));
-    let after = format!("after {idle_us} us idle");
-    report.figure(&keys[0], &format!("a bare futex, {after}, p50"), bare_p50, "ns");
-    report.figure(&keys[1], &format!("a message, {after}, p50"), ours_p50, "ns");
-    report.figure(&keys[2], &format!("a message, {after}, p99"), percentile(ours, 0.99), "ns");
-    let ratio = ours_p50 / bare_p50;
-    report.value(&keys[3], thousandths(ratio));
-    report.note(format!("{:<44} {ratio:>10.3}", format!("ratio {after}")));
+    crew.finish_with(report)
 }
 
 /// The peer: sleeps, and reports how long each wake-up took.
@@ -91,29 +75,21 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let linux = Linux::get();
     let work = worker.board().work()?;
     let futex = work.word32(FUTEX);
-    let (mut step, mut bare_wakes) = (0, 0u32);
-    for _ in IDLE_US {
-        for _ in 0..WAKES / BLOCK {
-            for is_bare in [true, false] {
-                for _ in 0..BLOCK {
-                    if is_bare {
-                        while futex.load(Ordering::Acquire) == bare_wakes {
-                            let bell = Bell { word: futex, heard: bare_wakes };
-                            let bells = Bells { shared: Some(bell), own: None };
-                            linux.wait(bells, 1_000_000_000);
-                        }
-                        bare_wakes = bare_wakes.wrapping_add(1);
-                    } else {
-                        drop(receiver.receive()?);
-                    }
-                    let sent_at = work.word64(SENT_AT).load(Ordering::Relaxed);
-                    let took = ticks().saturating_sub(sent_at);
-                    work.word64(TOOK).store(took, Ordering::Relaxed);
-                    step += 1;
-                    worker.reach(step);
-                }
+    let mut bare_wakes = 0u32;
+    for (step, is_bare) in (1..).zip(IDLE_US.iter().flat_map(|_| kinds())) {
+        if is_bare {
+            while futex.load(Ordering::Acquire) == bare_wakes {
+                let bell = Bell { word: futex, heard: bare_wakes };
+                linux.wait(Bells { shared: Some(bell), own: None }, 1_000_000_000);
             }
+            bare_wakes = bare_wakes.wrapping_add(1);
+        } else {
+            drop(receiver.receive()?);
         }
+        let sent_at = work.word64(SENT_AT).load(Ordering::Relaxed);
+        let took = ticks().saturating_sub(sent_at);
+        work.word64(TOOK).store(took, Ordering::Relaxed);
+        worker.reach(step);
     }
     Ok(())
 }

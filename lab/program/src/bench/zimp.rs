@@ -1,20 +1,14 @@
 //! Round trips through ZIMP as published, compared with round trips through channels: between the same
 //! two processes, on the same cores, in alternating blocks.
 
+use corewire_harness::board::part;
 use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use corewire_ring::sync::pause;
 
-use corewire_harness::board::part;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{all, alternate, numbers, one_way_times};
-use corewire_harness::statistics::{thousandths, typical};
-
 use super::latency::{ROUND_TRIPS, answer, await_hang_up, check_number, ends, put_number};
-use super::options::{Options, setup};
+use super::prelude::*;
 use crate::model;
-use corewire_harness::failure::Failure;
 
 pub(super) const ROLE: Role<Options> = Role { name: "zimp", work: peer };
 
@@ -23,8 +17,8 @@ const ENTRIES: u32 = 50;
 /// Maximum message length. With longer messages the time is mostly that of copying.
 const BYTES_MAX: usize = 4096;
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let bytes = options.bytes();
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let bytes = options.bytes;
     if bytes > BYTES_MAX {
         let limit = format!("8 to {BYTES_MAX} here, not {bytes}");
         return Err(Failure::usage(format!("bench zimp --bytes: {limit}")));
@@ -51,30 +45,24 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         Ok::<_, Failure>([zimp, ours].map(|times| typical(&times)))
     })?;
     crew.await_step(0, 1)?;
-    let mut report = Report::default();
     report.value("bytes", bytes);
     report.value("rounds", options.rounds);
     report.figure("zimp_one_way_ns_p50", "ZIMP, one way, p50", blocks.median(0), "ns");
     report.figure("one_way_ns_p50", "a channel, one way, p50", blocks.median(1), "ns");
     report.ratio("ZIMP to the channel of the same round", &blocks.ratios(0, 1));
     if bytes <= 48 {
-        let predicted = thousandths(model::zimp_to_broadcast()?);
-        report.value("model_ratio", predicted);
-        report.note(format!("{:<44} {predicted:>10.3}", "the same on the model"));
+        report.number("model_ratio", "the same on the model", model::zimp_to_broadcast()?);
     }
-    crew.describe(&mut report);
     drop((sender, receiver));
-    crew.finish()?;
-    Ok(report)
+    crew.finish_with(report)
 }
 
 /// The peer, which answers.
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
-    let domain = worker.domain()?;
-    let [there, back] = rings(&worker.board().work()?, options.bytes())?;
+    let [there, back] = rings(&worker.board().work()?, options.bytes)?;
     let (mut zimp_sender, mut zimp_receiver) = (back.sender(), there.receiver(0));
-    let (mut sender, mut receiver) = ends(&domain, &options, "back", "there")?;
-    let mut message = vec![0u8; options.bytes()];
+    let (mut sender, mut receiver) = ends(&worker.domain()?, &options, "back", "there")?;
+    let mut message = vec![0u8; options.bytes];
     // The kernel ends this process with its parent, so there is nothing to check.
     let look = || {
         worker.relax();

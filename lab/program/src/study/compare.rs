@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use corewire_os::file;
 
+use super::journal::Journal;
+use super::output;
+use super::results::Results;
+use super::runner::Study;
+use super::zimp::{comparison, results::Zimp};
 use crate::study::failure::{Doing, Failure};
-use crate::study::output::Study;
-use crate::study::{
-    active, collect, collectives, interfaces, journal, nemesis, output, protocols, report, routing,
-};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -29,9 +30,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut all = Vec::new();
     for file in &args.files {
-        all.push((label(file), output::read(file)?));
+        let results = Results::<Zimp>::read(file)?;
+        let none = || Failure::usage(format!("{} holds no results of study zimp", file.display()));
+        all.push((label(file), results.ok_or_else(none)?));
     }
-    let page = report::render_comparison(&all).doing("draw the page")?;
+    let page = comparison::page(&all).html();
     file::write(&args.out, page.as_bytes()).doing(format_args!("write {}", args.out.display()))?;
     println!("{}", args.out.display());
     Ok(())
@@ -62,26 +65,36 @@ pub(crate) struct ReportArgs {
 
 /// Runs the `report` command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let (directory, plots) = (&args.directory, args.plots);
-    if nemesis::results::Results::redraw(directory, plots)?
-        || active::results::Results::redraw(directory, plots)?
-        || interfaces::results::Results::redraw(directory, plots)?
-        || routing::results::Results::redraw(directory, plots)?
-        || protocols::results::Results::redraw(directory, plots)?
-        || collectives::results::Results::redraw(directory, plots)?
-    {
-        return Ok(());
-    }
-    let results = match <journal::Journal>::look(&args.directory)? {
-        Some((header, entries)) => collect::results(&header, &entries)?,
-        None => output::read(&args.directory.join("results.json"))?,
+    let of_some_study = redraw::<super::zimp::Study>(args)?
+        || redraw::<super::nemesis::Study>(args)?
+        || redraw::<super::active::Study>(args)?
+        || redraw::<super::interfaces::Study>(args)?
+        || redraw::<super::routing::Study>(args)?
+        || redraw::<super::protocols::Study>(args)?
+        || redraw::<super::collectives::Study>(args)?;
+    let directory = args.directory.display();
+    of_some_study
+        .then_some(())
+        .ok_or_else(|| Failure::usage(format!("{directory} holds no results of a study")))
+}
+
+/// Draws the page of the directory again, if it holds results of this study. Returns whether it does.
+fn redraw<S: Study>(args: &ReportArgs) -> Result<bool, Failure> {
+    let directory = &args.directory;
+    let path = directory.join("results.json");
+    let results = match Journal::<S>::look(directory)? {
+        Some((header, entries)) => Some(Results::of(&header, &entries)?),
+        // The journal of another study may be there alone.
+        None if !path.exists() => None,
+        None => Results::<S::Body>::read(&path)?,
     };
-    output::write(&args.directory, &results)?;
+    let Some(results) = results else { return Ok(false) };
+    output::write(directory, &results)?;
     if args.plots {
-        output::write_plots(&args.directory, &results)?;
+        output::write_plots(directory, &results)?;
     }
-    output::print(&args.directory, &results);
-    Ok(())
+    output::print(directory, &results);
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -22,11 +22,6 @@ pub(crate) fn check() -> Result<(), Failure> {
     if is_wanted() { Err(failure()) } else { Ok(()) }
 }
 
-/// The failure for a study that saves nothing before its end.
-pub(crate) fn loss() -> Failure {
-    Failure { message: "interrupted; nothing was written".to_owned(), code: 130 }
-}
-
 /// The failure for a study that can be continued.
 pub(crate) fn failure() -> Failure {
     let message = "interrupted; the same command goes on where this one was";

@@ -6,14 +6,13 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use corewire_os::file::read_regular_text;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::machine;
+use super::output::BYTES_MAX;
+use super::results::{Body, Machine};
+use super::runner::{Entry, Study};
 use crate::study::failure::{Doing, Failure};
-use crate::study::mechanisms::{Id, Shape};
-use crate::study::output::BYTES_MAX;
-use crate::study::plan::Plan;
-use crate::study::results::{Count, Machine, Run, SystemCall};
 
 /// Name of the file.
 const FILE: &str = "progress.jsonl";
@@ -23,76 +22,57 @@ const HEADER_BEGINS: &str = "{\"version\":";
 
 /// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Header<P = Plan> {
+#[serde(bound = "")]
+pub(crate) struct Header<S: Study> {
     pub(crate) version: String,
+    pub(crate) name: String,
     pub(crate) began: String,
-    pub(crate) plan: P,
+    /// What was asked for.
+    pub(crate) study: S,
     pub(crate) machine: Machine,
 }
 
-/// Each of the other lines.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Entry {
-    /// A run of throughput, or why it failed.
-    Stream {
-        mechanism: Id,
-        shape: Shape,
-        run: u32,
-        found: Result<Run, String>,
-    },
-    /// A run of round trips: median and 99th percentile, in nanoseconds.
-    RoundTrip {
-        mechanism: Id,
-        bytes: usize,
-        run: u32,
-        found: Result<[f64; 2], String>,
-    },
-    /// A row of Table I.
-    Count {
-        mechanism: Id,
-        shape: Shape,
-        found: Result<Count, String>,
-    },
-    SystemCall(SystemCall),
-}
-
 /// What an unfinished run has measured.
-pub(crate) type Unfinished<P, E> = (Header<P>, Vec<E>);
+pub(crate) type Unfinished<S> = (Header<S>, Vec<Entry<S>>);
 
 /// The journal of a directory.
 #[derive(Debug)]
-pub(crate) struct Journal<P = Plan, E = Entry> {
+pub(crate) struct Journal<S: Study> {
     path: PathBuf,
     file: File,
-    pub(crate) header: Header<P>,
-    pub(crate) entries: Vec<E>,
+    pub(crate) header: Header<S>,
+    pub(crate) entries: Vec<Entry<S>>,
 }
 
-impl<P, E> Journal<P, E>
-where
-    P: PartialEq + Serialize + DeserializeOwned,
-    E: Serialize + DeserializeOwned,
-{
-    /// Continues the unfinished run in `directory`, if it has the same plan and version, or begins a
-    /// new one with `header`.
+impl<S: Study> Journal<S> {
+    /// Continues the unfinished run in `directory`, if it is of the same study and version, or begins a new one.
     ///
-    /// An unfinished run of another plan is an error: it is not overwritten.
-    pub(crate) fn open(directory: &Path, header: Header<P>) -> Result<Self, Failure> {
+    /// An unfinished run of another study is an error: it is not overwritten.
+    pub(crate) fn open(directory: &Path, study: &S, queue_limits: String) -> Result<Self, Failure> {
         let path = directory.join(FILE);
+        let header = Header {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name: study.name().to_owned(),
+            began: machine::now()?,
+            study: study.clone(),
+            machine: machine::describe(queue_limits)?,
+        };
         if let Some(Found { header: found, entries, bytes }) = read(&path)? {
-            if found.plan != header.plan || found.version != header.version {
+            let is_same = |it: &Header<S>| {
+                (&it.study, &it.name, &it.version) == (&header.study, &header.name, &header.version)
+            };
+            let Some(header) = found.filter(is_same) else {
                 return Err(Failure::usage(format!(
                     "{} holds an unfinished run of other settings: give those again to finish it, \
                      another --out, or remove {FILE}",
                     directory.display()
                 )));
-            }
+            };
             let file = OpenOptions::new().append(true).open(&path);
             let file = file.doing(format_args!("write {}", path.display()))?;
             // An incomplete last line would spoil the next one.
             file.set_len(bytes).doing(format_args!("write {}", path.display()))?;
-            return Ok(Self { path, file, header: found, entries });
+            return Ok(Self { path, file, header, entries });
         }
         let file = File::create(&path).doing(format_args!("write {}", path.display()))?;
         let mut journal = Self { path, file, header, entries: Vec::new() };
@@ -101,13 +81,17 @@ where
         Ok(journal)
     }
 
-    /// The unfinished run in `directory`; `None` if there is none.
-    pub(crate) fn look(directory: &Path) -> Result<Option<Unfinished<P, E>>, Failure> {
-        Ok(read(&directory.join(FILE))?.map(|found| (found.header, found.entries)))
+    /// The unfinished run in `directory`; `None` if there is none of such a study.
+    pub(crate) fn look(directory: &Path) -> Result<Option<Unfinished<S>>, Failure> {
+        let Some(Found { header, entries, .. }) = read(&directory.join(FILE))? else {
+            return Ok(None);
+        };
+        let is_own = |header: &Header<S>| S::Body::NAMES.contains(&header.name.as_str());
+        Ok(header.filter(is_own).map(|header| (header, entries)))
     }
 
     /// Appends an entry.
-    pub(crate) fn add(&mut self, entry: E) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, entry: Entry<S>) -> Result<(), Failure> {
         let line = serde_json::to_string(&entry).doing("write a journal")?;
         self.write(&line)?;
         self.entries.push(entry);
@@ -127,34 +111,36 @@ where
 }
 
 /// What a journal holds.
-struct Found<P, E> {
-    header: Header<P>,
-    entries: Vec<E>,
+struct Found<S: Study> {
+    /// `None` if it is of a study of another kind.
+    header: Option<Header<S>>,
+    entries: Vec<Entry<S>>,
     /// Length up to the end of the last complete line.
     bytes: u64,
 }
 
 /// Reads a journal. Everything after the first incomplete or invalid line is ignored.
-fn read<P: DeserializeOwned, E: DeserializeOwned>(
-    path: &Path,
-) -> Result<Option<Found<P, E>>, Failure> {
+fn read<S: Study>(path: &Path) -> Result<Option<Found<S>>, Failure> {
     let text = match read_regular_text(path, BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.doing(format_args!("read {}", path.display()))?,
     };
     let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let no_journal = || {
+        let path = path.display();
+        Failure::usage(format!(
+            "{path} holds no journal of a study: remove it, or give another --out"
+        ))
+    };
     let Some(first) = lines.next() else {
         // A run that was stopped in its first line has measured nothing.
-        return match text.is_empty() || text.starts_with(HEADER_BEGINS) {
-            true => Ok(None),
-            false => Err(Failure::usage(format!(
-                "{} holds no journal of a study: remove it, or give another --out",
-                path.display()
-            ))),
-        };
+        let is_own = text.is_empty() || text.starts_with(HEADER_BEGINS);
+        return if is_own { Ok(None) } else { Err(no_journal()) };
     };
-    let header = serde_json::from_str(first)
-        .doing(format_args!("read {}: it is no journal of a study", path.display()))?;
+    if !first.starts_with(HEADER_BEGINS) {
+        return Err(no_journal());
+    }
+    let header = serde_json::from_str(first).ok();
     let mut found = Found { header, entries: Vec::new(), bytes: first.len() as u64 };
     for line in lines {
         let Ok(entry) = serde_json::from_str(line) else { break };
@@ -167,35 +153,23 @@ fn read<P: DeserializeOwned, E: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::machine;
-    use crate::study::plan::{Effort, Plan, Wishes};
+    use crate::study::fixture::Nothing;
 
     #[test]
     fn a_line_that_was_not_written_whole_spoils_no_other() {
         let directory = std::env::temp_dir().join(format!("study-journal-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let header = || Header {
-            version: "1".to_owned(),
-            began: String::new(),
-            plan: Plan::new(Effort::Quick, Wishes::default(), &[Id::Zimp], 2),
-            machine: machine::describe(String::new()).unwrap(),
-        };
-        let entry = |run| Entry::RoundTrip {
-            mechanism: Id::Zimp,
-            bytes: 64,
-            run,
-            found: Err("a reason".to_owned()),
-        };
-        let mut journal = Journal::open(&directory, header()).unwrap();
-        journal.add(entry(0)).unwrap();
+        let open = || Journal::open(&directory, &Nothing, String::new()).unwrap();
+        let entry = |run| Entry { job: 64, run, line_ns: None, found: Err("a reason".to_owned()) };
+        open().add(entry(0)).unwrap();
         let path = directory.join(FILE);
         let mut text = std::fs::read_to_string(&path).unwrap();
-        text.push_str("{\"round_trip\": {\"mecha");
+        text.push_str("{\"job\": 64, \"ru");
         std::fs::write(&path, text).unwrap();
-        let mut journal = Journal::open(&directory, header()).unwrap();
+        let mut journal = open();
         assert_eq!(journal.entries, [entry(0)]);
         journal.add(entry(1)).unwrap();
-        let journal: Journal = Journal::open(&directory, header()).unwrap();
+        let journal = open();
         assert_eq!(journal.entries, [entry(0), entry(1)]);
         journal.finish().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();

@@ -4,9 +4,9 @@ use std::fs;
 
 use corewire_os::{probe, processor};
 
+use crate::study::counters;
 use crate::study::failure::{Doing, Failure};
 use crate::study::results::{Cache, Machine};
-use crate::study::worker::why_counters_are_absent;
 
 /// The time, in UTC.
 pub(crate) fn now() -> Result<String, Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn describe(queue_limits: String) -> Result<Machine, Failure> {
         memory_bytes: memory_bytes().unwrap_or_default(),
         kernel: format!("Linux {}", probe::kernel_release()),
         hypervisor: hypervisor(),
-        counters_absent: why_counters_are_absent(),
+        counters_absent: counters::why_absent(),
         queue_limits,
     })
 }

@@ -1,15 +1,14 @@
 //! `corewire study`: repeats the papers' experiments on the reader's own machine, with corewire's rivals.
 
 mod active;
-mod check;
-mod collect;
 mod collectives;
 mod compare;
-mod count;
+mod counters;
 mod distances;
+#[cfg(test)]
+mod fixture;
 mod interfaces;
 mod interrupt;
-mod job;
 mod journal;
 mod machine;
 mod mechanisms;
@@ -17,15 +16,13 @@ mod model;
 mod nemesis;
 mod open_mpi;
 mod output;
-mod plan;
+mod page;
 mod program;
 mod protocols;
-mod report;
 mod results;
 mod routing;
-mod system_call;
+mod runner;
 mod touch;
-mod worker;
 mod zimp;
 
 use clap::Subcommand;
@@ -34,7 +31,7 @@ use corewire_harness::role::Work;
 
 /// What these processes do.
 pub(crate) const ROLES: &[&dyn Work] = &[
-    &worker::ROLE,
+    &zimp::worker::ROLE,
     &nemesis::ROLE,
     &nemesis::RING_ROLE,
     &active::ROLE,
@@ -64,11 +61,12 @@ enum Command {
     Collectives(collectives::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
-    Check(check::Args),
+    Check(zimp::check::Args),
     /// The program that runs while instructions are counted.
     #[command(hide = true)]
     Count {
         operation: nemesis::Operation,
+        batches: usize,
         directory: std::path::PathBuf,
     },
 }
@@ -76,17 +74,19 @@ enum Command {
 /// Runs one study.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
-        Command::Zimp(args) => zimp::run(args),
+        Command::Zimp(args) => zimp::run(&args),
         Command::Nemesis(args) => nemesis::run(&args),
         Command::Active(args) => active::run(&args),
         Command::Interfaces(args) => interfaces::run(&args),
         Command::Routing(args) => routing::run(&args),
-        Command::Paxos(args) => protocols::run_paxos(args),
-        Command::Checkpoint(args) => protocols::run_checkpoint(args),
+        Command::Paxos(args) => protocols::run_paxos(&args),
+        Command::Checkpoint(args) => protocols::run_checkpoint(&args),
         Command::Collectives(args) => collectives::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Count { operation, directory } => nemesis::count(operation, &directory),
+        Command::Check(args) => zimp::check::run(&args),
+        Command::Count { operation, batches, directory } => {
+            nemesis::count(operation, batches, &directory)
+        }
     }
 }

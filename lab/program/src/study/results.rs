@@ -1,18 +1,29 @@
-//! `results.json`: all results of a study. docs/study.md describes its keys, which are an interface:
-//! keys keep their meaning, and new keys may be added.
+//! `results.json`: all results of a study. docs/study.md describes its keys, which are an interface: keys keep their
+//! meaning, and new keys may be added.
+
+use std::path::Path;
 
 use corewire_harness::statistics::Spread;
+use corewire_os::file;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::distances::{self, Distance, Lines};
+use super::journal::Header;
+use super::output::BYTES_MAX;
+use super::page::{Page, Table};
+use super::runner::{Entry, Study};
+use crate::study::failure::{Doing, Failure};
+
 /// Version of the format of the file.
-pub(crate) const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Results {
+pub(crate) struct Results<B> {
     /// [`FORMAT`].
     pub(crate) format: u32,
-    /// Name of the study: `zimp`.
+    /// Name of the study.
     pub(crate) study: String,
     /// corewire's version.
     pub(crate) version: String,
@@ -20,22 +31,30 @@ pub(crate) struct Results {
     pub(crate) began: String,
     /// `quick`, `default` or `full`.
     pub(crate) effort: String,
-    /// Measuring time of each run, in seconds.
-    pub(crate) run_s: f64,
-    /// Number of runs of each point.
-    pub(crate) runs: u32,
     pub(crate) machine: Machine,
-    /// In display order.
-    pub(crate) mechanisms: Vec<Mechanism>,
-    /// Throughput.
-    pub(crate) points: Vec<Point>,
-    /// Half of the round-trip time between two processes.
-    pub(crate) latencies: Vec<Latency>,
-    /// Table I.
-    pub(crate) counts: Vec<Count>,
-    pub(crate) system_call: Option<SystemCall>,
-    /// The counts of the coherence model.
-    pub(crate) model: Vec<Model>,
+    /// The keys of this study.
+    #[serde(flatten)]
+    pub(crate) body: B,
+}
+
+/// What a study found, and how it is shown.
+pub(crate) trait Body: Clone + Serialize + DeserializeOwned {
+    /// The names that the study has in `results.json`.
+    const NAMES: &[&str];
+    /// Whether the file is written without spaces, because there are so many points.
+    const IS_DENSE: bool = false;
+
+    /// Calls `keep` with the times of a bare line around each run, and drops the runs for which it is false.
+    fn retain(&mut self, keep: &mut dyn FnMut(Lines) -> bool);
+
+    /// The page.
+    fn page(results: &Results<Self>) -> Page;
+
+    /// The tables that are written as files, with the stems of their names.
+    fn tables(results: &Results<Self>) -> Vec<(&'static str, Table)>;
+
+    /// What is printed in the end.
+    fn summary(results: &Results<Self>) -> Vec<Table>;
 }
 
 /// The machine that the study ran on.
@@ -70,165 +89,130 @@ pub(crate) struct Cache {
     pub(crate) shared_by: usize,
 }
 
-/// A mechanism that carries messages.
+/// A system, library or style that a study measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Mechanism {
+pub(crate) struct About {
     /// Its name in this file and on the command line.
     pub(crate) id: String,
     /// Its name to display.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
-    /// Whether several senders can send to the same receivers.
-    pub(crate) has_many_senders: bool,
     /// Its settings, in one sentence.
     pub(crate) settings: String,
-}
-
-/// The kind of a mechanism. Mechanisms of one kind can be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
-    /// Messages go through the kernel, copied in and out.
-    Kernel,
-    /// Messages lie in shared memory; receivers copy them out.
-    Copying,
-    /// Messages lie in shared memory and are read there.
-    InPlace,
-}
-
-/// The throughput of a mechanism for one message size and one number of senders and receivers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Point {
-    /// A [`Mechanism::id`].
-    pub(crate) mechanism: String,
-    /// Length of each message.
-    pub(crate) bytes: u64,
-    pub(crate) receivers: u32,
-    pub(crate) senders: u32,
-    /// Whether there were more processes than cores.
-    pub(crate) oversubscribed: bool,
-    /// Why the mechanism cannot carry this here, so that there are no runs.
+    /// Why it is not available here; `None` if it is.
+    #[serde(default)]
     pub(crate) impossible: Option<String>,
     /// Why runs are missing.
+    #[serde(default)]
     pub(crate) failures: Vec<String>,
-    pub(crate) runs: Vec<Run>,
 }
 
-/// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Run {
-    /// Messages that a receiver received: the mean over the receivers.
-    pub(crate) messages_per_s: f64,
-    /// Messages that all senders sent.
-    pub(crate) sent: u64,
-    /// Messages that did not arrive, summed over the receivers.
-    pub(crate) lost: u64,
-    /// Processor time of all senders, for each message sent.
-    pub(crate) sender_cpu_ns: f64,
-    /// Processor time of a receiver, for each message received.
-    pub(crate) receiver_cpu_ns: f64,
-    /// Instructions of all processes, for each byte received; `None` without counters.
-    pub(crate) instructions_per_byte: Option<f64>,
-    /// Misses in the last-level cache, for each byte received.
-    pub(crate) cache_misses_per_byte: Option<f64>,
-}
-
-/// Half of the round-trip time between two processes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Latency {
-    /// A [`Mechanism::id`].
-    pub(crate) mechanism: String,
-    pub(crate) bytes: u64,
-    pub(crate) oversubscribed: bool,
-    /// Why there is no figure; `None` if there is one.
-    pub(crate) impossible: Option<String>,
-    /// The median of each run.
-    pub(crate) p50_ns: Vec<f64>,
-    /// The 99th percentile of each run.
-    pub(crate) p99_ns: Vec<f64>,
-}
-
-/// A column of Table I: counts for each message that is sent to all receivers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Count {
-    /// A [`Mechanism::id`].
-    pub(crate) mechanism: String,
-    pub(crate) bytes: u64,
-    pub(crate) receivers: u32,
-    /// Why there is no count; `None` if there is one.
-    pub(crate) impossible: Option<String>,
-    /// Copies of the message that are made to send it to all receivers.
-    pub(crate) send_copies: f64,
-    /// Copies that all receivers make to receive it.
-    pub(crate) receive_copies: f64,
-    /// System calls of the sender, except yields.
-    pub(crate) send_calls: f64,
-    /// System calls of all receivers, except yields.
-    pub(crate) receive_calls: f64,
-    /// Number of yields (`sched_yield`), which occur because there were too few cores.
-    pub(crate) yields: f64,
-}
-
-/// The cost of entering the kernel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SystemCall {
-    /// Time of a call of a function that does nothing.
-    pub(crate) function_ns: f64,
-    /// Time of the cheapest system call (`getppid`).
-    pub(crate) system_call_ns: f64,
-}
-
-/// The counts of the coherence model for each message of 48 bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Model {
-    /// `barrelfish_mp`, `zimp` or `corewire`.
-    pub(crate) ring: String,
-    pub(crate) receivers: u32,
-    /// Lines that the sender fetched.
-    pub(crate) sender_transfers: f64,
-    /// Lines that the receiver with the most transfers fetched.
-    pub(crate) receiver_transfers: f64,
-    /// Copies in other caches that the sender and all receivers invalidated.
-    pub(crate) invalidations: f64,
-    /// Read-modify-writes of all roles, which their line serves one after the other.
-    pub(crate) read_modify_writes: f64,
-    /// Time from one send to the next in a stream, on the model's clocks.
-    pub(crate) stream_ns: f64,
-}
-
-impl Point {
-    /// Messages per second that a receiver received; `None` if there was no run.
-    pub(crate) fn messages_per_s(&self) -> Option<Spread> {
-        Spread::of(self.runs.iter().map(|run| run.messages_per_s))
+impl About {
+    /// One without failures so far.
+    pub(crate) fn new(
+        id: String,
+        name: impl Into<String>,
+        settings: impl Into<String>,
+        impossible: Option<String>,
+    ) -> Self {
+        Self { id, name: name.into(), settings: settings.into(), impossible, failures: Vec::new() }
     }
 
-    /// The share of the sent messages that did not arrive, over all runs.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
-    pub(crate) fn lost_share(&self) -> f64 {
-        let sum = |of: fn(&Run) -> u64| self.runs.iter().map(of).sum::<u64>() as f64;
-        let due = sum(|run| run.sent) * f64::from(self.receivers);
-        if due > 0.0 { sum(|run| run.lost) / due } else { 0.0 }
+    /// What is missing of each, and why.
+    pub(crate) fn gaps(all: &[Self]) -> Vec<String> {
+        let of = |about: &'_ Self| {
+            let whys = about.impossible.iter().chain(&about.failures);
+            whys.map(|why| format!("{}: {}.", about.name, why.trim_end_matches('.')))
+                .collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    }
+
+    /// A table of the settings of each.
+    pub(crate) fn settings(all: &[Self], head: &str) -> Table {
+        let settings = |about: &&Self| format!("{}.", about.settings.trim_end_matches('.'));
+        Table::of_columns(all, &[(head, &|about| about.name.clone()), ("Settings", &settings)])
+            .prose()
     }
 }
 
-impl Results {
-    /// The point of a mechanism, if it was requested.
-    pub(crate) fn point(
-        &self,
-        mechanism: &str,
-        bytes: u64,
-        receivers: u32,
-        senders: u32,
-    ) -> Option<&Point> {
-        self.points.iter().find(|point| {
-            (point.mechanism.as_str(), point.bytes, point.receivers, point.senders)
-                == (mechanism, bytes, receivers, senders)
+/// The name to display of one of `all`.
+pub(crate) fn name_of<'a>(all: &'a [About], id: &'a str) -> &'a str {
+    all.iter().find(|it| it.id == id).map_or(id, |it| &it.name)
+}
+
+/// The values in ascending order, each once.
+pub(crate) fn sorted<T: Ord>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Ratios of figures that were measured together.
+pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Option<Spread> {
+    Spread::of(over.iter().zip(under).map(|(over, under)| over / under))
+}
+
+impl<B: Body> Results<B> {
+    /// The results of the runs of a study.
+    pub(crate) fn of<S: Study<Body = B>>(
+        header: &Header<S>,
+        done: &[Entry<S>],
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            format: FORMAT,
+            study: header.name.clone(),
+            version: header.version.clone(),
+            began: header.began.clone(),
+            effort: header.study.effort().name().to_owned(),
+            machine: header.machine.clone(),
+            body: header.study.body(done)?,
         })
     }
 
-    /// The median throughput of a mechanism, with one sender; `None` if there was no run.
-    pub(crate) fn rate(&self, mechanism: &str, bytes: u64, receivers: u32) -> Option<f64> {
-        let point = self.point(mechanism, bytes, receivers, 1)?;
-        Some(point.messages_per_s()?.median)
+    /// Reads results from a file; `None` if it holds those of another study.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, Failure> {
+        let text = file::read_regular_text(path, BYTES_MAX)
+            .doing(format_args!("read {}", path.display()))?;
+        let no_results = || format!("read {}: it holds no results of a study", path.display());
+        let found: serde_json::Value = serde_json::from_str(&text).doing(no_results())?;
+        let Some(study) = found["study"].as_str() else {
+            return Err(Failure::other(format!(
+                "cannot {}: it has no key \"study\"",
+                no_results()
+            )));
+        };
+        if !B::NAMES.contains(&study) {
+            return Ok(None);
+        }
+        if found["format"] != FORMAT {
+            let (path, other) = (path.display(), &found["format"]);
+            return Err(Failure::usage(format!(
+                "{path} has format {other}; this program reads {FORMAT}"
+            )));
+        }
+        serde_json::from_value(found).doing(no_results()).map(Some)
+    }
+
+    /// The distances of the cores, the one with the most runs first. Empty if the cores were moved during every run.
+    pub(crate) fn distances(&self) -> Vec<Distance> {
+        let mut lines = Vec::new();
+        self.body.clone().retain(&mut |line| {
+            lines.push(line);
+            true
+        });
+        distances::of(lines.into_iter())
+    }
+
+    /// The runs that were measured at `distance`.
+    pub(crate) fn at(&self, distance: &Distance) -> Self {
+        let mut here = self.clone();
+        here.body.retain(&mut |line| distance.has(line));
+        here
+    }
+
+    /// The runs that were measured at the distance with the most runs.
+    pub(crate) fn at_most_frequent(&self) -> Self {
+        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
     }
 }

@@ -1,20 +1,12 @@
 //! Sixty-four processes that send to one receiver, on fewer cores: does every sender get its turn, and
 //! what does a message cost, compared with a single sender on the receiver's own core?
 
-use std::time::Instant;
-
 use corewire::{Memory, Selector};
-use corewire_harness::crew::Crew;
-use corewire_harness::places::Places;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::statistics::thousandths;
+use corewire_harness::calls::ways::first_processor;
 use corewire_os::process::processor_seconds;
-use corewire_os::processor::allowed;
 
-use super::super::options::{Options, setup};
-use super::common::{BYTES, Effort, check};
-use corewire_harness::failure::Failure;
+use super::{BYTES, Effort, check};
+use crate::bench::prelude::*;
 
 pub(in super::super) const ROLE: Role<Options> = Role { name: "many endpoints", work: peer };
 
@@ -36,53 +28,34 @@ pub(super) fn run(options: &Options, effort: Effort, report: &mut Report) -> Res
     let sum: u64 = many.counts.iter().sum();
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
     let fairness = slowest as f64 * SENDERS as f64 / sum.max(1) as f64;
-    let ratio = many.processor_ns / one.processor_ns;
     report.value("many_senders", SENDERS);
-    report.value("many_messages_per_s", many.messages_per_s.round());
-    report.value("many_slowest_to_mean", thousandths(fairness));
-    report.figure(
-        "many_processor_ns_per_message",
-        "64 senders, processor time of a message",
-        many.processor_ns,
-        "ns",
-    );
-    report.figure(
-        "one_processor_ns_per_message",
-        "1 sender on the receiver's core, the same",
-        one.processor_ns,
-        "ns",
-    );
-    report.value("many_processor_ratio", thousandths(ratio));
-    report.note(format!(
-        "{:<44} {:>10.1} M messages/s",
-        "64 senders (oversubscribed)",
-        many.messages_per_s / 1e6
-    ));
-    report.note(format!("{:<44} {fairness:>10.3}", "the slowest sender to the mean"));
-    report.note(format!("{:<44} {ratio:>10.3}", "processor time, 64 senders to 1"));
+    for (key, words, found) in [
+        ("many", "64 senders, processor time of a message", &many),
+        ("one", "1 sender on the receiver's core, the same", &one),
+    ] {
+        let key = format!("{key}_processor_ns_per_message");
+        report.figure(&key, words, found.processor_ns, "ns");
+    }
+    report.rate("many_messages_per_s", "64 senders (oversubscribed)", many.messages_per_s);
+    report.number("many_slowest_to_mean", "the slowest sender to the mean", fairness);
+    let ratio = many.processor_ns / one.processor_ns;
+    report.number("many_processor_ratio", "processor time, 64 senders to 1", ratio);
     Ok(())
 }
 
 /// Counts the messages that `senders` processes send in a while. No message may be lost.
 fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, Failure> {
-    let places = match allowed()?.first() {
-        Some(&first) if senders == 1 => Places::On(first),
-        _ => Places::Anywhere,
-    };
+    let places = if senders == 1 { Places::On(first_processor()?) } else { Places::Anywhere };
     let crew = setup(senders).places(places).start(&ROLE, |_| options.clone())?;
-    let domain = crew.domain()?;
-    let mut endpoint = domain.endpoint("sink").wait(options.wait()).create()?;
+    let mut endpoint = crew.domain()?.endpoint("sink").wait(options.wait()).create()?;
     // Every sender announces itself: the tag is its index.
-    let mut peers = vec![None; senders];
+    let mut peers = vec![];
     for _ in 0..senders {
         let status = endpoint.receive_into(Selector::any(), &mut [])?;
-        let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
-        if let Some(place) = peers.get_mut(index) {
-            *place = Some(status.source);
-        }
+        peers.push((status.tag, status.source));
     }
-    let peers: Vec<_> = peers.into_iter().flatten().collect();
-    for &peer in &peers {
+    peers.sort_by_key(|&(index, _)| index);
+    for &(_, peer) in &peers {
         endpoint.send(peer, 0, b"")?;
     }
     let used = |crew: &Crew| -> Result<f64, Failure> {
@@ -94,10 +67,7 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
     let mut total = 0u64;
     while !total.is_multiple_of(4096) || start.elapsed().as_secs_f64() < effort.many_seconds {
         let status = endpoint.receive_into(Selector::any(), &mut word)?;
-        let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
-        let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;
-        check(u64::from_le_bytes(word), *count)?;
-        *count += 1;
+        count(&mut counts, status.tag, word)?;
         total += 1;
     }
     let (seconds, processor) = (start.elapsed().as_secs_f64(), used(&crew)? - before);
@@ -105,7 +75,7 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
     let (messages_per_s, processor_ns) =
         (total as f64 / seconds, processor * 1e9 / total.max(1) as f64);
     let found = Found { counts: counts.clone(), messages_per_s, processor_ns };
-    for &peer in &peers {
+    for (_, peer) in peers {
         let _ = endpoint.isend(peer, OVER, Memory::default())?;
     }
     // Receives the messages that are still in flight, and then the number of messages that each sender
@@ -118,10 +88,7 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
             check(counts.get(index).copied().unwrap_or_default(), u64::from_le_bytes(word))?;
             left -= 1;
         } else {
-            let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
-            let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;
-            check(u64::from_le_bytes(word), *count)?;
-            *count += 1;
+            count(&mut counts, status.tag, word)?;
         }
     }
     endpoint.close()?;
@@ -129,12 +96,21 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
     Ok(found)
 }
 
+/// Counts a message of the sender with this index, and checks its number.
+#[inline(always)]
+fn count(counts: &mut [u64], index: u64, word: [u8; BYTES]) -> Result<(), Failure> {
+    let index = usize::try_from(index).unwrap_or(usize::MAX);
+    let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;
+    check(u64::from_le_bytes(word), *count)?;
+    *count += 1;
+    Ok(())
+}
+
 /// A sender: its messages are numbered, and their tag is its index.
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let domain = worker.domain()?;
     let tag = worker.index() as u64;
-    let name = format!("source-{tag}");
-    let mut endpoint = domain.endpoint(&name).wait(options.wait()).create()?;
+    let mut endpoint = domain.endpoint(&format!("source-{tag}")).wait(options.wait()).create()?;
     let sink = endpoint.peer_when_created("sink", None)?;
     endpoint.send(sink, tag, b"")?;
     endpoint.receive_into(Selector::any(), &mut [])?;

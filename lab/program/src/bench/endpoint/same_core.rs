@@ -3,22 +3,16 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Instant;
 
 use corewire::{Endpoint, Peer as Other, Selector};
-use corewire_harness::places::Places;
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{all, alternate};
-use corewire_os::processor;
+use corewire_harness::calls::ways::first_processor;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
     connect, listen, recv, send, socket_with,
 };
 
-use super::super::options::{Options, setup};
-use super::common::{BYTES, ends};
-use corewire_harness::failure::Failure;
+use super::{BYTES, ends};
+use crate::bench::prelude::*;
 
 pub(in super::super) const ROLE: Role<Options> = Role { name: "endpoint on one core", work: peer };
 
@@ -28,14 +22,12 @@ const ROUND_TRIPS: u64 = 2000;
 const FILE: &str = "seqpacket";
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let cpu = *processor::allowed()?.first().ok_or_else(|| Failure::other("no processor"))?;
-    let crew = setup(1).places(Places::On(cpu)).start(&ROLE, |_| options.clone())?;
-    let listener = new_socket()?;
+    let places = Places::On(first_processor()?);
+    let crew = setup(1).places(places).start(&ROLE, |_| options.clone())?;
     // The peer connects once it has this process's endpoint.
-    bind(&listener, &address(crew.directory())?).map_err(failed)?;
-    listen(&listener, 1).map_err(failed)?;
+    let listener = listener(crew.directory())?;
     let (mut endpoint, other) = ends(crew.domain()?, options, "parent", "peer")?;
-    let socket = accept(&listener).map_err(failed)?;
+    let socket = accept(&listener)?;
     let blocks = alternate(options.rounds, |_| {
         let baseline = round_trip_ns(ROUND_TRIPS, || exchange_by_socket(&socket, true))?;
         let found = round_trip_ns(ROUND_TRIPS, || exchange(&mut endpoint, other, true))?;
@@ -45,16 +37,14 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     report.figure("same_core_seqpacket_ns", "one core, SEQPACKET, round trip", baseline, "ns");
     report.figure("same_core_ns", "one core, round trip", found, "ns");
     let words = "one core to the socket of the same round";
-    report.spread_with_line("same_core_ratio", words, &blocks.ratios(1, 0));
+    report.ratios("same_core_ratio", words, &blocks.ratios(1, 0));
     endpoint.close()?;
     crew.finish()
 }
 
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
-    let domain = worker.domain()?;
-    let (mut endpoint, other) = ends(&domain, &options, "peer", "parent")?;
-    let socket = new_socket()?;
-    connect(&socket, &address(worker.directory())?).map_err(failed)?;
+    let (mut endpoint, other) = ends(&worker.domain()?, &options, "peer", "parent")?;
+    let socket = connected(worker.directory())?;
     for _ in all(options.rounds) {
         (0..ROUND_TRIPS).try_for_each(|_| exchange_by_socket(&socket, false))?;
         (0..ROUND_TRIPS).try_for_each(|_| exchange(&mut endpoint, other, false))?;
@@ -99,15 +89,26 @@ fn round_trip_ns(
     Ok(start.elapsed().as_secs_f64() * 1e9 / count as f64)
 }
 
-pub(in super::super) fn new_socket() -> Result<OwnedFd, Failure> {
+/// A socket to which the other process can connect.
+pub(in super::super) fn listener(directory: &Path) -> Result<OwnedFd, Failure> {
+    let socket = new_socket()?;
+    bind(&socket, &SocketAddrUnix::new(directory.join(FILE))?).map_err(failed)?;
+    listen(&socket, 1).map_err(failed)?;
+    Ok(socket)
+}
+
+/// A socket that is connected to the other process, which listens.
+pub(in super::super) fn connected(directory: &Path) -> Result<OwnedFd, Failure> {
+    let socket = new_socket()?;
+    connect(&socket, &SocketAddrUnix::new(directory.join(FILE))?).map_err(failed)?;
+    Ok(socket)
+}
+
+fn new_socket() -> Result<OwnedFd, Failure> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(failed)
 }
 
-pub(in super::super) fn address(directory: &Path) -> Result<SocketAddrUnix, Failure> {
-    SocketAddrUnix::new(directory.join(FILE)).map_err(failed)
-}
-
-pub(in super::super) fn failed(error: rustix::io::Errno) -> Failure {
+fn failed(error: rustix::io::Errno) -> Failure {
     Failure::other(format!("the baseline's socket: {error}"))
 }

@@ -2,18 +2,11 @@
 //! messages of any peer, compared with messages of a peer that is active all the time. The peers poll
 //! for requests all the time, like a process that waits for work.
 
-use std::time::{Duration, Instant};
-
 use corewire::{Endpoint, Peer as Other, Selector, Wait};
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::nanoseconds;
-use corewire_harness::statistics::{percentile, thousandths};
 use corewire_os::processor::ticks;
 
-use super::super::options::setup;
-use super::common::BYTES;
-use corewire_harness::failure::Failure;
+use super::BYTES;
+use crate::bench::prelude::*;
 
 /// The order is the number of silent peers.
 pub(in super::super) const ROLE: Role<u32> = Role { name: "silent endpoints", work: peer };
@@ -37,20 +30,15 @@ struct Found {
 }
 
 pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
+    let ends = |times: &[f64]| [0.5, 0.99].map(|part| percentile(times, part));
     let found = measure(POLLED)?;
-    let [hot_p50, hot_p99] = [0.5, 0.99].map(|part| percentile(&found.hot, part));
-    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&found.silent, part));
-    report.figure("hot_ns_p50", "from one who talks, p50", hot_p50, "ns");
-    report.figure("hot_ns_p99", "from one who talks, p99", hot_p99, "ns");
-    report.figure("silent_ns_p50", "from one of 63 silent for a second, p50", p50, "ns");
-    report.figure("silent_ns_p99", "from one of 63 silent for a second, p99", p99, "ns");
+    let (hot, silent) = (ends(&found.hot), ends(&found.silent));
+    report.p50_p99("hot_ns", "from one who talks", hot);
+    report.p50_p99("silent_ns", "from one of 63 silent for a second", silent);
     report.value("silent_messages", found.silent.len());
-    report.value("silent_ratio_p99", thousandths(p99 / hot_p99));
-    report.note(format!("{:<44} {:>10.3}", "ratio of the p99s", p99 / hot_p99));
-    let found = measure(ANNOUNCED)?;
-    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&found.silent, part));
-    report.figure("announced_ns_p50", "from one of 96, which announces it, p50", p50, "ns");
-    report.figure("announced_ns_p99", "from one of 96, which announces it, p99", p99, "ns");
+    report.number("silent_ratio_p99", "ratio of the p99s", silent[1] / hot[1]);
+    let announced = ends(&measure(ANNOUNCED)?.silent);
+    report.p50_p99("announced_ns", "from one of 96, which announces it", announced);
     Ok(())
 }
 

@@ -1,21 +1,14 @@
 //! Calls by `ump` between two cores, compared with the same bytes that two endpoints exchange by hand: a request with a
 //! tag, and its reply, received by its tag.
 
-use std::hint::black_box;
 use std::thread;
-use std::time::Instant;
 
 use corewire::{Domain, Endpoint, Peer as Other, Selector};
 use corewire_harness::calls::ways::{Bound, UMP, work};
 use corewire_harness::calls::{Block, Client, check};
-use corewire_harness::report::Report;
-use corewire_harness::role::{Role, Worker};
-use corewire_harness::rounds::{Blocks, alternate, per_second};
-use corewire_harness::statistics::thousandths;
 use corewire_os::allocations;
 
-use super::PROGRAM;
-use corewire_harness::failure::Failure;
+use crate::bench::prelude::*;
 
 pub(in super::super) const ROLE: Role<()> = Role { name: "interface by hand", work: peer };
 
@@ -62,17 +55,17 @@ pub(super) fn run(rounds: u64, report: &mut Report) -> Result<(), Failure> {
 fn describe(blocks: &Blocks, report: &mut Report) {
     for (block, bytes) in [(0, 8), (2, 48)] {
         let [by_hand, called] = [block, block + 1].map(|block| blocks.median(block));
-        let words = format!("{bytes} bytes by hand, round trip");
-        report.figure(&format!("by_hand_{bytes}_ns"), &words, by_hand, "ns");
-        let words = format!("{bytes} bytes, a call by ump");
-        report.figure(&format!("call_{bytes}_ns"), &words, called, "ns");
-        let words = format!("{bytes} bytes, call to by hand");
-        let ratios = blocks.ratios(block + 1, block);
-        report.spread_with_line(&format!("call_{bytes}_ratio"), &words, &ratios);
+        let key = format!("by_hand_{bytes}_ns");
+        report.figure(&key, &format!("{bytes} bytes by hand, round trip"), by_hand, "ns");
+        let key = format!("call_{bytes}_ns");
+        report.figure(&key, &format!("{bytes} bytes, a call by ump"), called, "ns");
+        let (key, words) =
+            (format!("call_{bytes}_ratio"), format!("{bytes} bytes, call to by hand"));
+        report.ratios(&key, &words, &blocks.ratios(block + 1, block));
     }
     report.rate("by_hand_messages_per_s", "8 bytes one way by hand", blocks.median(4));
     report.rate("one_way_messages_per_s", "8 bytes one way, generated", blocks.median(5));
-    report.spread_with_line("stream_ratio", "one way, generated to by hand", &blocks.ratios(5, 4));
+    report.ratios("stream_ratio", "one way, generated to by hand", &blocks.ratios(5, 4));
 }
 
 /// Sends a number in the last of `N` bytes, and checks the number that comes back.
@@ -139,9 +132,8 @@ fn count_allocations(client: &mut Client, report: &mut Report) -> Result<(), Fai
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let [called, served] = [called, served].map(|count| count as f64 / COUNTED as f64);
         for (side, count) in [("client", called), ("service", served)] {
-            report.value(&format!("{name}_{side}_allocations"), thousandths(count));
             let words = format!("allocations of the {side}, {words}");
-            report.note(format!("{words:<44} {count:>10.3}"));
+            report.number(&format!("{name}_{side}_allocations"), &words, count);
         }
     }
     Ok(())

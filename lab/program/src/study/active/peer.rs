@@ -10,10 +10,10 @@ use corewire_harness::statistics::{median, thousandths};
 use corewire_os::processor::ticks;
 use serde::{Deserialize, Serialize};
 
-use super::results::{Found, SlowFound};
-use super::styles::{CONTROL, End, Memory, Side, Style, Taken};
-use super::{refusals, slow};
-use crate::study::failure::{Doing, Failure};
+use super::results::{Case, Found, Repeat, SlowFound};
+use super::styles::{CONTROL, End, Memory, Side, Taken};
+use super::{Study, refusals, slow};
+use crate::study::failure::Failure;
 
 /// The heap of each endpoint, and what it grants: room for two of the longest messages.
 const ROOM_BYTES: usize = 32 << 20;
@@ -22,41 +22,25 @@ const BLOCKS_MIN: usize = 3;
 /// Round trips of a bare line between two shapes.
 const LINE_ROUNDS: u64 = 2 * LINES as u64;
 
-/// What is repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Repeat {
-    /// A message there, and one back.
-    Trips,
-    /// Messages of random sizes.
-    Random,
-    /// Messages of one size.
-    Fixed,
-}
-
 /// A point of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) repeat: Repeat,
-    pub(crate) style: Style,
-    /// The size, or the largest one.
-    pub(crate) bytes: usize,
-    pub(crate) is_touched: bool,
+    pub(crate) case: Case,
 }
 
 impl Shape {
     /// The sizes of the messages of a block. Every block has the same ones.
     fn sizes(self) -> Vec<usize> {
-        let count = match self.bytes {
+        let (bytes, is_random) = (self.case.bytes, self.repeat == Repeat::Transactions);
+        let count = match bytes {
             ..=4096 => 256,
             4097..=65_536 => 64,
-            _ if self.repeat == Repeat::Random => 64,
+            _ if is_random => 64,
             65_537..=1_048_576 => 8,
             _ => 2,
         };
-        match self.repeat {
-            Repeat::Random => random_sizes(self.bytes, count),
-            _ => vec![self.bytes; count],
-        }
+        if is_random { random_sizes(bytes, count) } else { vec![bytes; count] }
     }
 }
 
@@ -79,68 +63,44 @@ pub(super) fn random_sizes(limit: usize, count: usize) -> Vec<usize> {
     sizes
 }
 
-/// Everything that a process needs to know.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Order {
-    pub(crate) shapes: Vec<Shape>,
-    /// Measuring time for each shape.
-    pub(crate) measured: Duration,
-    pub(crate) slow: Vec<slow::Shape>,
-    pub(crate) time_limits: Vec<Duration>,
-}
-
 /// The results, in the order of the shapes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub(crate) found: Vec<Found>,
-    pub(crate) slow: Vec<SlowFound>,
-    pub(crate) refusals: refusals::Found,
+    pub(super) found: Vec<Found>,
+    /// Of each of [`slow::SHAPES`].
+    pub(super) slow: Vec<SlowFound>,
+    /// The median of each of [`refusals::CALLS`], in nanoseconds.
+    pub(super) refusals: Vec<f64>,
 }
 
 /// The two processes of a run.
-pub(crate) const ROLE: Role<Order> = Role { name: "active", work: follow };
+pub(crate) const ROLE: Role<Study> = Role { name: "active", work: follow };
 
 /// Follows an order. The first of the two processes sends a report.
-fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
-    let longest = order.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
+fn follow(worker: &Worker, order: Study) -> Result<(), Failure> {
+    let longest = order.shapes.iter().map(|shape| shape.case.bytes).max().unwrap_or_default();
     let mut memory = Memory::new(longest.max(slow::LONGEST));
     let mut granting = Side::open(worker, "granting", |it| it.heap(ROOM_BYTES).grants(ROOM_BYTES))?;
     let mut plain = Side::open(worker, "plain", |it| it.grants(0))?;
     worker.reach(READY);
     worker.board().await_go();
-    let asks = worker.index() == 0;
-    let mut lines = worker.board().raw_line()?;
-    let mut line = || match worker.cpu() {
-        Some(_) if asks => Some(lines.ask(LINE_ROUNDS)),
-        Some(_) => {
-            lines.answer(LINE_ROUNDS);
-            None
-        }
-        None => None,
-    };
+    let mut lines = worker.line_around(LINE_ROUNDS)?;
     let mut found = Vec::new();
-    let mut before = line();
     for &shape in &order.shapes {
-        let side = if shape.style.is_active() { &mut granting } else { &mut plain };
-        let mut end = End::new(side, &mut memory, shape.style, shape.bytes)?;
-        let asked = if asks {
-            Some(ask(&mut end, shape, order.measured)?)
-        } else {
-            answer(&mut end, shape)?;
-            None
+        let side = if shape.case.style.is_active() { &mut granting } else { &mut plain };
+        let mut end = End::new(side, &mut memory, shape.case)?;
+        let asked = match worker.index() {
+            0 => Some(ask(&mut end, shape, order.measured)?),
+            _ => answer(&mut end, shape).map(|()| None)?,
         };
         end.finish()?;
-        let after = line();
-        let line_ns = before.zip(after).map(|(before, after)| [before, after].map(tenths));
+        let line_ns = lines().map(|times| times.map(tenths));
         found.extend(asked.map(|asked| Found { line_ns, ..asked }));
-        before = after;
     }
-    let mut slow = Vec::new();
-    for shape in &order.slow {
-        slow.extend(slow::run(worker, shape, &mut plain, &mut memory)?);
-    }
-    let refusals = refusals::run(worker, &order.time_limits)?;
-    match refusals {
+    let slow = slow::SHAPES.into_iter();
+    let slow = slow.filter_map(|shape| slow::run(worker, shape, &mut plain, &memory).transpose());
+    let slow = slow.collect::<Result<_, _>>()?;
+    match refusals::run(worker)? {
         Some(refusals) => worker.report(&Report { found, slow, refusals }),
         None => Ok(()),
     }
@@ -150,9 +110,8 @@ fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
 fn ask(end: &mut End<'_>, shape: Shape, measured: Duration) -> Result<Found, Failure> {
     let sizes = shape.sizes();
     // Every byte of these is compared.
-    end.is_touched = true;
     block(end, shape, &sizes[..1])?;
-    end.is_touched = shape.is_touched;
+    end.is_touched = shape.case.touched;
     block(end, shape, &sizes)?;
     let mut times = Vec::new();
     let begun = Instant::now();
@@ -160,23 +119,19 @@ fn ask(end: &mut End<'_>, shape: Shape, measured: Duration) -> Result<Found, Fai
         times.push(nanoseconds(block(end, shape, &sizes)?));
     }
     end.side.say(CONTROL, 0)?;
-    let taken = Taken {
-        messages: end.side.hear(CONTROL)?,
-        in_place: end.side.hear(CONTROL)?,
-        copied: end.side.hear(CONTROL)?,
-    };
+    let mut hear = || end.side.hear(CONTROL);
+    let taken = Taken { messages: hear()?, in_place: hear()?, copied: hear()? };
+    let (block, blocks) = (sizes.len() as u64, times.len() as u64);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let of = |part: u64, whole: usize| part as f64 / whole.max(1) as f64;
-    let messages = usize::try_from(taken.messages).unwrap_or(usize::MAX);
-    let total: f64 = times.iter().sum();
-    let blocks = times.len();
+    let of = |part: u64| part as f64;
+    let per_message = |part: u64| of(part) / of(taken.messages.max(1));
     Ok(Found {
         run: 0,
-        count: (blocks * sizes.len()) as u64,
-        p50_ns: tenths(median(times) / of(sizes.len() as u64, 1)),
-        mean_ns: tenths(total / of((blocks * sizes.len()) as u64, 1)),
-        in_place: thousandths(of(taken.in_place, messages)),
-        copied_bytes: tenths(of(taken.copied, messages)),
+        count: blocks * block,
+        p50_ns: tenths(median(times.iter().copied()) / of(block)),
+        mean_ns: tenths(times.iter().sum::<f64>() / of(blocks * block)),
+        in_place: thousandths(per_message(taken.in_place)),
+        copied_bytes: tenths(per_message(taken.copied)),
         line_ns: None,
     })
 }
@@ -201,29 +156,24 @@ fn block(end: &mut End<'_>, shape: Shape, sizes: &[usize]) -> Result<u64, Failur
 
 /// The other process: as many messages as it is told, until that is none. The first two blocks are not counted.
 fn answer(end: &mut End<'_>, shape: Shape) -> Result<(), Failure> {
-    let mut block = 0;
-    loop {
+    for block in 0.. {
         let count = end.side.hear(CONTROL)?;
-        end.is_touched = shape.is_touched || block == 0;
+        end.is_touched = shape.case.touched || block == 0;
         if block == 2 {
             end.taken = Taken::default();
         }
-        block += 1;
         if count == 0 {
             break;
         }
         for _ in 0..count {
             end.take()?;
             if shape.repeat == Repeat::Trips {
-                end.give(shape.bytes)?;
+                end.give(shape.case.bytes)?;
             }
         }
     }
     let Taken { messages, in_place, copied } = end.taken;
-    [messages, in_place, copied]
-        .into_iter()
-        .try_for_each(|number| end.side.say(CONTROL, number))
-        .doing("report messages")
+    [messages, in_place, copied].into_iter().try_for_each(|number| end.side.say(CONTROL, number))
 }
 
 #[cfg(test)]

@@ -1,48 +1,33 @@
-//! `results.json` of this study. docs/study.md describes its keys, which are an interface: keys keep
-//! their meaning, and new keys may be added.
+//! `results.json` of this study. docs/study.md describes its keys, which are an interface: keys keep their meaning, and new
+//! keys may be added.
 
-use corewire_harness::statistics::{Spread, thousandths};
+use corewire_harness::statistics::{Spread, median, thousandths};
 use serde::{Deserialize, Serialize};
 
-use crate::study::distances::{self, Distance, Lines};
-use crate::study::results::Machine;
+use super::page;
+use super::slow::Shape;
+use super::styles::Style;
+use crate::study::distances::{self, Lines};
+use crate::study::page::units::Quantity;
+use crate::study::page::{Page, Table};
+use crate::study::results::{About, Body, Results};
 
-/// Version of the format of the file.
-pub(crate) const FORMAT: u32 = 1;
-/// Name of the study.
-pub(crate) const STUDY: &str = "active";
-/// The style with which the others are compared.
-pub(crate) const PASSIVE: &str = "passive";
-
-/// The whole file.
+/// The keys of this study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Results {
-    /// [`FORMAT`].
-    pub(crate) format: u32,
-    /// [`STUDY`].
-    pub(crate) study: String,
-    /// corewire's version.
-    pub(crate) version: String,
-    /// Start time, in UTC.
-    pub(crate) began: String,
-    /// `quick` or `default`.
-    pub(crate) effort: String,
+pub(crate) struct Active {
     /// Measuring time of each point in each run, in seconds.
     pub(crate) run_s: f64,
     /// Number of planned runs of each point.
     pub(crate) runs: u32,
-    pub(crate) machine: Machine,
     /// Whether there were fewer cores than processes.
     pub(crate) oversubscribed: bool,
     /// In display order.
     pub(crate) styles: Vec<About>,
     /// Why runs are missing.
     pub(crate) failures: Vec<String>,
-    /// Figure 4: a message there and one back, each with its acknowledgement.
+    /// The points of each [`Repeat`].
     pub(crate) trips: Vec<Point>,
-    /// Figure 5: messages of random sizes up to `bytes`.
     pub(crate) transactions: Vec<Point>,
-    /// Transactions of one size.
     pub(crate) arrivals: Vec<Point>,
     pub(crate) slow: Vec<Slow>,
     pub(crate) refusals: Vec<Refusals>,
@@ -52,26 +37,64 @@ pub(crate) struct Results {
     pub(crate) ratios: Vec<Ratio>,
 }
 
-/// A style of communication.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct About {
-    /// Its name in this file.
-    pub(crate) id: String,
-    /// Its name to display.
-    pub(crate) name: String,
-    /// What happens in a transaction.
-    pub(crate) settings: String,
+/// What is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Repeat {
+    /// Figure 4: a message there and one back, each with its acknowledgement.
+    Trips,
+    /// Figure 5: messages of random sizes up to that of the point.
+    Transactions,
+    /// Transactions of one size.
+    Arrivals,
 }
 
-/// Transactions or trips of one style and size.
+impl Repeat {
+    const ALL: [Self; 3] = [Self::Trips, Self::Transactions, Self::Arrivals];
+
+    /// The styles that are compared.
+    pub(crate) const fn styles(self) -> &'static [Style] {
+        use Style::{Active, ActiveLoan, Allocated, Passive, Pooled, PrePosted, Scatter};
+        match self {
+            Self::Trips | Self::Transactions => &[Active, ActiveLoan, Passive, PrePosted],
+            Self::Arrivals => &[Active, ActiveLoan, Pooled, Allocated, Scatter],
+        }
+    }
+
+    /// The figure that is shown for a time.
+    #[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
+    pub(crate) fn figure(self, bytes: usize, time_ns: f64) -> f64 {
+        match self {
+            Self::Trips => 2.0 * bytes as f64 / (time_ns / 1e9),
+            Self::Transactions => 1e9 / time_ns,
+            Self::Arrivals => time_ns,
+        }
+    }
+
+    pub(crate) const fn quantity(self) -> Quantity {
+        match self {
+            Self::Trips => Quantity::ByteRate,
+            Self::Transactions => Quantity::Rate,
+            Self::Arrivals => Quantity::Nanoseconds,
+        }
+    }
+}
+
+/// What a point measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) style: Style,
+    /// The size of a message, or the largest size.
+    pub(crate) bytes: usize,
+    /// Whether messages are written before they are sent, and read after they are received.
+    pub(crate) touched: bool,
+}
+
+/// Transactions or trips of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
-    /// An [`About::id`].
-    pub(crate) style: String,
-    /// The size of a message, or the largest size.
-    pub(crate) bytes: u64,
-    /// Whether messages were written before they were sent, and read after they were received.
-    pub(crate) touched: bool,
+    #[serde(flatten)]
+    pub(crate) case: Case,
     pub(crate) runs: Vec<Found>,
 }
 
@@ -97,17 +120,15 @@ pub(crate) struct Found {
 /// Bursts of messages to a receiver that computes for a while after each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Slow {
-    /// `pre_posted` or `grants`.
-    pub(crate) way: String,
-    /// Number of posted buffers, or as many bytes granted.
-    pub(crate) buffers: u64,
+    #[serde(flatten)]
+    pub(crate) shape: Shape,
     /// Memory of all buffers, or the grant.
     pub(crate) memory_bytes: u64,
     pub(crate) runs: Vec<SlowFound>,
 }
 
 /// Medians of the bursts of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SlowFound {
     /// Messages of a burst, and their bytes.
     pub(crate) messages: u64,
@@ -138,17 +159,15 @@ pub(crate) struct Refusals {
 /// How many times as many transactions or bytes per second as with another style.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
-    /// `trips` or `transactions`.
-    pub(crate) figure: String,
-    pub(crate) style: String,
+    /// [`Repeat::Trips`] or [`Repeat::Transactions`].
+    pub(crate) figure: Repeat,
+    #[serde(flatten)]
+    pub(crate) case: Case,
     /// The other style.
-    pub(crate) over: String,
-    pub(crate) bytes: u64,
-    pub(crate) touched: bool,
+    pub(crate) over: Style,
     /// Of the ratios of the runs.
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+    #[serde(flatten)]
+    pub(crate) spread: Spread,
 }
 
 impl Point {
@@ -157,103 +176,112 @@ impl Point {
         Spread::of(self.runs.iter().map(|run| run.p50_ns))
     }
 
-    /// Whether it has this style, this size, and this use of the data.
-    fn is(&self, style: &str, bytes: u64, touched: bool) -> bool {
-        (self.style.as_str(), self.bytes, self.touched) == (style, bytes, touched)
-    }
-
-    /// How many times as fast it is as `other`, in the runs that have both.
-    fn ratio(&self, other: &Self) -> Option<Spread> {
-        let of = |run: &Found| {
-            let other = other.runs.iter().find(|other| other.run == run.run)?;
-            Some(other.p50_ns / run.p50_ns)
-        };
-        Spread::of(self.runs.iter().filter_map(of))
+    /// The median of a figure of the runs.
+    pub(crate) fn median(&self, figure: fn(&Found) -> f64) -> f64 {
+        median(self.runs.iter().map(figure))
     }
 }
 
-/// The sizes of points, in ascending order.
-pub(crate) fn sizes(points: &[Point]) -> Vec<u64> {
-    let mut sizes: Vec<u64> = points.iter().map(|point| point.bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
-/// A point of `points`.
-pub(crate) fn find<'a>(
-    points: &'a [Point],
-    style: &str,
-    bytes: u64,
-    touched: bool,
-) -> Option<&'a Point> {
-    points.iter().find(|point| point.is(style, bytes, touched))
-}
-
-impl Results {
-    fn all_points(&self) -> impl Iterator<Item = &Point> {
-        self.trips.iter().chain(&self.transactions).chain(&self.arrivals)
-    }
-
-    /// The distances of the cores, the one with the most runs first. Empty if the cores were moved during every run.
-    pub(crate) fn distances(&self) -> Vec<Distance> {
-        distances::of(self.all_points().flat_map(|point| &point.runs).map(|found| found.line_ns))
-    }
-
-    /// The runs that were measured at the distance with the most runs.
-    pub(crate) fn at_most_frequent(&self) -> Self {
-        let mut here = self.clone();
-        if let Some(distance) = self.distances().first() {
-            let all = [&mut here.trips, &mut here.transactions, &mut here.arrivals];
-            let points = all.into_iter().flatten();
-            points.for_each(|point| point.runs.retain(|found| distance.has(found.line_ns)));
+impl Active {
+    /// The points of a figure, in their order.
+    pub(crate) fn points(&self, repeat: Repeat) -> &[Point] {
+        match repeat {
+            Repeat::Trips => &self.trips,
+            Repeat::Transactions => &self.transactions,
+            Repeat::Arrivals => &self.arrivals,
         }
-        here
     }
 
-    /// Whether a point has fewer than half of the planned runs at the most frequent distance.
-    pub(crate) fn lacks_runs(&self) -> bool {
-        let half = self.runs.div_ceil(2) as usize;
-        self.at_most_frequent().all_points().any(|point| point.runs.len() < half)
+    /// One of the points of a figure.
+    pub(crate) fn point(&self, repeat: Repeat, case: Case) -> Option<&Point> {
+        self.points(repeat).iter().find(|point| point.case == case)
     }
 
-    /// Computes what follows from the points.
-    pub(crate) fn conclude(&mut self) {
-        let here = self.at_most_frequent();
-        let trip = find(&here.arrivals, PASSIVE, 8, false);
-        let trips = trip.into_iter().flat_map(|point| &point.runs).filter_map(|run| {
+    /// How many times as fast as the passive style a case is.
+    pub(crate) fn ratio(&self, figure: Repeat, case: Case) -> Option<Spread> {
+        let ratio = self.ratios.iter().find(|it| (it.figure, it.case) == (figure, case))?;
+        Some(ratio.spread)
+    }
+
+    /// The same with what follows from the points.
+    pub(super) fn concluded(mut self) -> Self {
+        let mut here = self.clone();
+        let points = Repeat::ALL.into_iter().flat_map(|repeat| self.points(repeat));
+        let runs = points.flat_map(|point| &point.runs);
+        if let Some(distance) = distances::of(runs.map(|run| run.line_ns)).first() {
+            here.retain(&mut |line_ns| distance.has(line_ns));
+        }
+        let eight = Case { style: Style::Passive, bytes: 8, touched: false };
+        let runs = here.point(Repeat::Arrivals, eight).into_iter().flat_map(|point| &point.runs);
+        let trips = runs.filter_map(|run| {
             let [before, after] = run.line_ns?;
             Some(thousandths(run.p50_ns / (before + after)))
         });
         self.passive_round_trips = trips.collect();
-        self.ratios = ratios("trips", &here.trips);
-        self.ratios.extend(ratios("transactions", &here.transactions));
+        let figures = [Repeat::Trips, Repeat::Transactions];
+        self.ratios = figures.map(|figure| here.ratios_of(figure)).concat();
+        self
     }
 
-    /// A ratio of a style to the passive one.
-    pub(crate) fn ratio(
-        &self,
-        figure: &str,
-        style: &str,
-        bytes: u64,
-        touched: bool,
-    ) -> Option<&Ratio> {
-        self.ratios.iter().find(|it| {
-            (it.figure.as_str(), it.style.as_str(), it.bytes, it.touched)
-                == (figure, style, bytes, touched)
-        })
+    /// The ratios of all points of a figure, of runs that have both styles.
+    fn ratios_of(&self, figure: Repeat) -> Vec<Ratio> {
+        let over = Style::Passive;
+        let of = |point: &Point| {
+            let passive = self.point(figure, Case { style: over, ..point.case })?;
+            let ratios = point.runs.iter().filter_map(|run| {
+                let other = passive.runs.iter().find(|other| other.run == run.run)?;
+                Some(other.p50_ns / run.p50_ns)
+            });
+            let Spread { median, min, max } = Spread::of(ratios)?;
+            let [median, min, max] = [median, min, max].map(thousandths);
+            Some(Ratio { figure, case: point.case, over, spread: Spread { median, min, max } })
+        };
+        let others = self.points(figure).iter().filter(|point| point.case.style != over);
+        others.filter_map(of).collect()
     }
 }
 
-fn ratios(figure: &str, points: &[Point]) -> Vec<Ratio> {
-    let others = points.iter().filter(|point| point.style != PASSIVE);
-    let ratio = |point: &Point| {
-        let passive = find(points, PASSIVE, point.bytes, point.touched)?;
-        let Spread { median, min, max } = point.ratio(passive)?;
-        let [median, min, max] = [median, min, max].map(thousandths);
-        let (figure, style, over) = (figure.to_owned(), point.style.clone(), PASSIVE.to_owned());
-        let (bytes, touched) = (point.bytes, point.touched);
-        Some(Ratio { figure, style, over, bytes, touched, median, min, max })
-    };
-    others.filter_map(ratio).collect()
+impl Body for Active {
+    const NAMES: &[&str] = &["active"];
+    const IS_DENSE: bool = true;
+
+    fn retain(&mut self, keep: &mut dyn FnMut(Lines) -> bool) {
+        let all = [&mut self.trips, &mut self.transactions, &mut self.arrivals];
+        let points = all.into_iter().flatten();
+        points.for_each(|point| point.runs.retain(|run| keep(run.line_ns)));
+    }
+
+    fn page(results: &Results<Self>) -> Page {
+        page::of(results)
+    }
+
+    fn tables(results: &Results<Self>) -> Vec<(&'static str, Table)> {
+        let here = results.at_most_frequent().body;
+        let number = |figure: f64| format!("{figure:.1}");
+        let named = ["trips", "transactions", "arrivals"].into_iter().zip(Repeat::ALL);
+        let points = named.flat_map(|(name, repeat)| {
+            let points = here.points(repeat).iter();
+            points.filter_map(move |point| Some((name, point, point.p50_ns()?)))
+        });
+        let table = Table::of_columns(
+            points,
+            &[
+                ("figure", &|(name, ..)| (*name).to_owned()),
+                ("style", &|(_, point, _)| point.case.style.text()),
+                ("bytes", &|(_, point, _)| point.case.bytes.to_string()),
+                ("touched", &|(_, point, _)| point.case.touched.to_string()),
+                ("runs", &|(_, point, _)| point.runs.len().to_string()),
+                ("ns_p50", &|(.., spread)| number(spread.median)),
+                ("min", &|(.., spread)| number(spread.min)),
+                ("max", &|(.., spread)| number(spread.max)),
+                ("in_place", &|(_, point, _)| format!("{:.3}", point.median(|it| it.in_place))),
+                ("copied_bytes", &|(_, point, _)| number(point.median(|it| it.copied_bytes))),
+            ],
+        );
+        vec![("points", table)]
+    }
+
+    fn summary(results: &Results<Self>) -> Vec<Table> {
+        page::summary(&results.at_most_frequent().body)
+    }
 }

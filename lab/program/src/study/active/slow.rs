@@ -28,6 +28,7 @@ const BURSTS: (usize, usize) = (2, 5);
 
 /// How the receiver has memory for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
     /// It posts buffers.
     PrePosted,
@@ -35,12 +36,22 @@ pub(crate) enum Way {
     Grants,
 }
 
-/// A way, and how many buffers.
+/// A way, and how many buffers, or as many bytes granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) way: Way,
     pub(crate) buffers: usize,
 }
+
+/// What is measured.
+pub(super) const SHAPES: [Shape; 6] = [
+    Shape { way: Way::PrePosted, buffers: 4 },
+    Shape { way: Way::Grants, buffers: 4 },
+    Shape { way: Way::PrePosted, buffers: 16 },
+    Shape { way: Way::Grants, buffers: 16 },
+    Shape { way: Way::PrePosted, buffers: 64 },
+    Shape { way: Way::Grants, buffers: 64 },
+];
 
 impl Shape {
     /// Memory of the buffers, or what is granted.
@@ -52,9 +63,9 @@ impl Shape {
 /// Measures a shape; the first of the two processes returns the result.
 pub(super) fn run(
     worker: &Worker,
-    shape: &Shape,
+    shape: Shape,
     plain: &mut Side,
-    memory: &mut Memory,
+    memory: &Memory,
 ) -> Result<Option<SlowFound>, Failure> {
     let mut granting = match shape.way {
         Way::PrePosted => None,
@@ -63,24 +74,18 @@ pub(super) fn run(
         })?),
     };
     let side = granting.as_mut().unwrap_or(plain);
-    if worker.index() == 0 {
-        send(side, shape, memory).map(Some)
-    } else {
-        receive(side, shape).map(|()| None)
+    match worker.index() {
+        0 => send(side, shape, memory).map(Some),
+        _ => receive(side, shape).map(|()| None),
     }
 }
 
 /// The sender's bursts.
-fn send(side: &mut Side, shape: &Shape, memory: &Memory) -> Result<SlowFound, Failure> {
+fn send(side: &mut Side, shape: Shape, memory: &Memory) -> Result<SlowFound, Failure> {
     let sizes = random_sizes(LONGEST, MESSAGES);
-    let mut bursts = Vec::new();
-    for burst in 0..BURSTS.0 + BURSTS.1 {
-        let found = one_burst(side, shape, memory, &sizes)?;
-        if burst >= BURSTS.0 {
-            bursts.push(found);
-        }
-    }
-    let of = |figure: fn(&SlowFound) -> f64| median(bursts.iter().map(figure));
+    let bursts = (0..BURSTS.0 + BURSTS.1).map(|_| one_burst(side, shape, memory, &sizes));
+    let bursts = bursts.collect::<Result<Vec<_>, _>>()?;
+    let of = |figure: fn(&SlowFound) -> f64| median(bursts[BURSTS.0..].iter().map(figure));
     Ok(SlowFound {
         messages: MESSAGES as u64,
         bytes: sizes.iter().sum::<usize>() as u64,
@@ -95,20 +100,11 @@ fn send(side: &mut Side, shape: &Shape, memory: &Memory) -> Result<SlowFound, Fa
 
 fn one_burst(
     side: &mut Side,
-    shape: &Shape,
+    shape: Shape,
     memory: &Memory,
     sizes: &[usize],
 ) -> Result<SlowFound, Failure> {
-    let mut found = SlowFound {
-        messages: 0,
-        bytes: 0,
-        accepted_messages: 0.0,
-        accepted_bytes: 0.0,
-        waits: 0.0,
-        blocked_ns: 0.0,
-        sent_ns: 0.0,
-        done_ns: 0.0,
-    };
+    let mut found = SlowFound::default();
     // The receiver is ready.
     side.hear(CONTROL)?;
     let mut credits = shape.buffers;
@@ -116,41 +112,32 @@ fn one_burst(
     let since = |start: Instant| start.elapsed().as_secs_f64() * 1e9;
     for &bytes in sizes {
         let message = &memory.from[..bytes];
-        let has_waited = match shape.way {
+        let is_sent = match shape.way {
             Way::PrePosted => {
-                let selector = side.selector(ACK);
-                let mut credit = [0; 8];
-                while side
-                    .endpoint
-                    .try_receive_into(selector, &mut credit)
-                    .doing("receive")?
-                    .is_some()
-                {
+                while side.has_heard(ACK)? {
                     credits += 1;
                 }
-                let begun = Instant::now();
-                let must_wait = credits == 0;
-                if must_wait {
-                    side.hear(ACK)?;
-                    credits += 1;
+                let has_credit = credits > 0;
+                if has_credit {
+                    credits -= 1;
+                    side.send(message)?;
                 }
-                credits -= 1;
-                side.endpoint.send(side.peer, DATA, message).doing("send")?;
-                must_wait.then(|| since(begun))
+                has_credit
             }
             Way::Grants => match side.endpoint.try_send(side.peer, DATA, message) {
-                Ok(()) => None,
-                Err(MessageError::ReceiverFull { .. } | MessageError::Full { .. }) => {
-                    let begun = Instant::now();
-                    side.endpoint.send(side.peer, DATA, message).doing("send")?;
-                    Some(since(begun))
-                }
+                Ok(()) => true,
+                Err(MessageError::ReceiverFull { .. } | MessageError::Full { .. }) => false,
                 Err(error) => return Err(error).doing("send"),
             },
         };
-        if let Some(waited) = has_waited {
+        if !is_sent {
+            let begun = Instant::now();
+            if shape.way == Way::PrePosted {
+                side.hear(ACK)?;
+            }
+            side.send(message)?;
             found.waits += 1.0;
-            found.blocked_ns += waited;
+            found.blocked_ns += since(begun);
         }
         if found.waits == 0.0 {
             found.accepted_messages += 1.0;
@@ -172,37 +159,27 @@ fn one_burst(
 }
 
 /// The receiver of all bursts.
-fn receive(side: &mut Side, shape: &Shape) -> Result<(), Failure> {
-    let mut posted = VecDeque::new();
-    if shape.way == Way::PrePosted {
-        for _ in 0..shape.buffers {
-            posted.push_back(side.post(vec![1; LONGEST])?);
-        }
-    }
+fn receive(side: &mut Side, shape: Shape) -> Result<(), Failure> {
+    let posts = if shape.way == Way::PrePosted { shape.buffers } else { 0 };
+    let mut posted: VecDeque<_> =
+        (0..posts).map(|_| side.post(vec![1; LONGEST])).collect::<Result<_, _>>()?;
     for _ in 0..BURSTS.0 + BURSTS.1 {
         side.say(CONTROL, 0)?;
         for _ in 0..MESSAGES {
-            match posted.pop_front() {
-                Some(oldest) => {
-                    let (memory, _) = side.wait(oldest)?;
-                    compute();
-                    posted.push_back(side.post(memory)?);
-                    side.say(ACK, 0)?;
-                }
-                None => {
-                    let message = side.take()?;
-                    compute();
-                    drop(message);
-                }
+            if let Some(oldest) = posted.pop_front() {
+                let (memory, _) = side.wait(oldest)?;
+                compute();
+                posted.push_back(side.post(memory)?);
+                side.say(ACK, 0)?;
+            } else {
+                let message = side.take()?;
+                compute();
+                drop(message);
             }
         }
         side.say(CONTROL, 0)?;
     }
-    for posted in posted {
-        side.endpoint.cancel(posted).doing("cancel a receive")?;
-        side.endpoint.wait(posted).doing("cancel a receive")?;
-    }
-    Ok(())
+    side.withdraw(posted)
 }
 
 fn compute() {

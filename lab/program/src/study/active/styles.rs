@@ -2,20 +2,21 @@
 //! Figure 1).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use corewire::{Endpoint, EndpointBuilder, OperationHandle, OwnedMessage, Peer, Selector};
 use corewire_harness::role::Worker;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
+use super::results::Case;
 use crate::study::failure::{Doing, Failure};
 use crate::study::touch::{Mark, PAGE_BYTES};
 
 /// Time for the other process to join.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Receives that are posted at a time.
-pub(super) const POSTED: usize = 4;
+const POSTED: usize = 4;
 
 const REQUEST: u64 = 1;
 const READY: u64 = 2;
@@ -89,6 +90,12 @@ impl Style {
     }
 }
 
+/// The length of a message that is there.
+#[inline(always)]
+fn length(bytes: u64) -> Result<usize, Failure> {
+    usize::try_from(bytes).doing("receive so long a message")
+}
+
 /// An endpoint, and its peer in the other process.
 pub(super) struct Side {
     pub(super) endpoint: Endpoint,
@@ -130,6 +137,26 @@ impl Side {
         Ok(u64::from_le_bytes(number))
     }
 
+    /// Whether a number was there, which is received.
+    pub(super) fn has_heard(&mut self, tag: u64) -> Result<bool, Failure> {
+        let (selector, mut number) = (self.selector(tag), [0; 8]);
+        let status = self.endpoint.try_receive_into(selector, &mut number).doing("receive")?;
+        Ok(status.is_some())
+    }
+
+    /// Sends a message.
+    #[inline(always)]
+    pub(super) fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
+        self.endpoint.send(self.peer, DATA, message).doing("send")
+    }
+
+    /// Acknowledges a message, which is read before if it has a mark.
+    #[inline(always)]
+    fn acknowledge(&mut self, mark: Option<Mark>, message: &[u8]) -> Result<(), Failure> {
+        mark.map_or(Ok(()), |mark| mark.read(message))?;
+        self.say(ACK, 0)
+    }
+
     /// Receives a message into memory that it brings.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Result<OwnedMessage, Failure> {
@@ -146,9 +173,16 @@ impl Side {
     /// Waits for a posted receive. Returns its memory, and the length of the message in it.
     pub(super) fn wait(&mut self, posted: OperationHandle) -> Result<(Vec<u8>, usize), Failure> {
         let completion = self.endpoint.wait(posted).doing("wait for a message")?;
-        let bytes = completion.result.doing("receive")?.bytes;
-        let bytes = usize::try_from(bytes).doing("receive so long a message")?;
+        let bytes = length(completion.result.doing("receive")?.bytes)?;
         Ok((completion.memory.into_vec(), bytes))
+    }
+
+    /// Takes posted receives back.
+    pub(super) fn withdraw(&mut self, posted: VecDeque<OperationHandle>) -> Result<(), Failure> {
+        posted.into_iter().try_for_each(|posted| {
+            self.endpoint.cancel(posted).doing("cancel a receive")?;
+            self.endpoint.wait(posted).doing("cancel a receive").map(drop)
+        })
     }
 }
 
@@ -185,33 +219,31 @@ pub(super) struct Taken {
 /// One end of a style.
 pub(super) struct End<'a> {
     pub(super) side: &'a mut Side,
-    pub(super) memory: &'a mut Memory,
-    pub(super) style: Style,
+    memory: &'a mut Memory,
+    style: Style,
     /// Whether messages are written before they are sent, and read after they are received.
     pub(super) is_touched: bool,
-    pub(super) posted: VecDeque<OperationHandle>,
-    /// Messages that were sent.
-    pub(super) given: u64,
+    posted: VecDeque<OperationHandle>,
+    /// Messages that were sent, and messages that were received.
+    given: u64,
+    received: u64,
+    /// What became of those that were received since this was last set.
     pub(super) taken: Taken,
-    /// Messages that were received, whatever was counted.
-    pub(super) received: u64,
 }
 
 impl<'a> End<'a> {
-    /// An end for messages of up to `longest` bytes.
+    /// An end for messages of a case.
     pub(super) fn new(
         side: &'a mut Side,
         memory: &'a mut Memory,
-        style: Style,
-        longest: usize,
+        case: Case,
     ) -> Result<Self, Failure> {
-        let posted = match style {
-            Style::PrePosted => (0..POSTED).map(|_| side.post(vec![1; longest])).collect(),
-            _ => Ok(VecDeque::new()),
-        };
-        let (posted, taken) = (posted?, Taken::default());
-        let (is_touched, given, received) = (true, 0, 0);
-        Ok(Self { side, memory, style, is_touched, posted, given, taken, received })
+        let style = case.style;
+        let posts = if style == Style::PrePosted { POSTED } else { 0 };
+        let posted =
+            (0..posts).map(|_| side.post(vec![1; case.bytes])).collect::<Result<_, _>>()?;
+        let (is_touched, taken) = (true, Taken::default());
+        Ok(Self { side, memory, style, is_touched, posted, given: 0, received: 0, taken })
     }
 
     /// Sends a message, and waits for its acknowledgement.
@@ -235,7 +267,7 @@ impl<'a> End<'a> {
                 side.say(REQUEST, bytes as u64)?;
                 side.hear(READY)?;
             }
-            side.endpoint.send(side.peer, DATA, message).doing("send")?;
+            side.send(message)?;
         }
         side.hear(ACK).map(drop)
     }
@@ -247,11 +279,11 @@ impl<'a> End<'a> {
         self.received += 1;
         self.taken.messages += 1;
         let side = &mut *self.side;
+        let selector = side.selector(DATA);
         let bytes = match self.style {
             Style::Active | Style::ActiveLoan | Style::Pooled => {
                 let message = side.take()?;
-                mark.map_or(Ok(()), |mark| mark.read(&message))?;
-                side.say(ACK, 0)?;
+                side.acknowledge(mark, &message)?;
                 if message.is_in_place() {
                     self.taken.in_place += 1;
                     return Ok(());
@@ -259,40 +291,34 @@ impl<'a> End<'a> {
                 message.len()
             }
             Style::Passive => {
-                let bytes = usize::try_from(side.hear(REQUEST)?).doing("post such a buffer")?;
+                let bytes = length(side.hear(REQUEST)?)?;
                 side.say(READY, 0)?;
-                let (selector, buffer) = (side.selector(DATA), &mut self.memory.to[..bytes]);
+                let buffer = &mut self.memory.to[..bytes];
                 side.endpoint.receive_into(selector, buffer).doing("receive")?;
-                mark.map_or(Ok(()), |mark| mark.read(buffer))?;
-                side.say(ACK, 0)?;
+                side.acknowledge(mark, buffer)?;
                 bytes
             }
             Style::PrePosted => {
                 let oldest = self.posted.pop_front();
                 let oldest = oldest.ok_or_else(|| Failure::other("no receive is posted"))?;
                 let (memory, bytes) = side.wait(oldest)?;
-                mark.map_or(Ok(()), |mark| mark.read(&memory[..bytes]))?;
-                side.say(ACK, 0)?;
+                side.acknowledge(mark, &memory[..bytes])?;
                 self.posted.push_back(side.post(memory)?);
                 bytes
             }
             Style::Allocated => {
-                let selector = side.selector(DATA);
                 let bytes = side.endpoint.probe(selector).doing("look for a message")?.bytes;
-                let bytes = usize::try_from(bytes).doing("allocate so much")?;
+                let bytes = length(bytes)?;
                 let mut buffer = vec![0; bytes];
                 side.endpoint.receive_into(selector, &mut buffer).doing("receive")?;
-                mark.map_or(Ok(()), |mark| mark.read(&buffer))?;
-                side.say(ACK, 0)?;
+                side.acknowledge(mark, &buffer)?;
                 bytes
             }
             Style::Scatter => {
-                let selector = side.selector(DATA);
                 let mut pages: Vec<&mut [u8]> =
                     self.memory.pages.iter_mut().map(|page| &mut page[..]).collect();
                 let status = side.endpoint.receive_scatter(selector, &mut pages);
-                let bytes = usize::try_from(status.doing("receive")?.bytes);
-                let bytes = bytes.doing("receive so long a message")?;
+                let bytes = length(status.doing("receive")?.bytes)?;
                 mark.map_or(Ok(()), |mark| mark.read_pages(&pages, bytes))?;
                 side.say(ACK, 0)?;
                 bytes
@@ -304,10 +330,6 @@ impl<'a> End<'a> {
 
     /// Takes posted receives back.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        for posted in self.posted {
-            self.side.endpoint.cancel(posted).doing("cancel a receive")?;
-            self.side.endpoint.wait(posted).doing("cancel a receive")?;
-        }
-        Ok(())
+        self.side.withdraw(self.posted)
     }
 }

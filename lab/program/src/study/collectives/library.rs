@@ -11,8 +11,10 @@ use corewire_ring::sync::Ordering::{Acquire, Release};
 use libloading::os::unix::Symbol;
 use serde::{Deserialize, Serialize};
 
+use super::results::Call;
 use crate::study::failure::{Doing, Failure};
 use crate::study::open_mpi::{self, OpenMpi, check, count};
+use crate::study::results::About;
 
 /// Name of a library in results and on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -39,43 +41,37 @@ impl Id {
         }
     }
 
-    pub(crate) fn settings(self) -> String {
-        match self {
-            Self::Corewire => "a Communicator of a group, as its builder makes it".to_owned(),
-            Self::OpenMpi => format!(
-                "the components for collective calls that it chooses itself, sums of MPI_UINT64_T; {}",
-                open_mpi::START
-            ),
-        }
-    }
-
-    /// Why it is not available here; `None` if it is.
-    pub(crate) fn absence(self) -> Option<String> {
-        match self {
-            Self::Corewire => None,
-            Self::OpenMpi => open_mpi::absence(),
-        }
+    /// What there is to say of it.
+    pub(crate) fn about(self) -> About {
+        let (settings, absence) = match self {
+            Self::Corewire => {
+                ("a Communicator of a group, as its builder makes it".to_owned(), None)
+            }
+            Self::OpenMpi => {
+                let own = "the components for collective calls that it chooses itself, sums of MPI_UINT64_T";
+                (format!("{own}; {}", open_mpi::START), open_mpi::absence())
+            }
+        };
+        About::new(self.text(), self.name(), settings, absence)
     }
 }
 
-/// The calls of one process. Values are words, and are added.
+/// The values of a process, which are words, and are added.
+pub(crate) struct Values {
+    /// Its own, or its part.
+    pub(crate) own: Vec<u64>,
+    /// A part for each process, or of each.
+    pub(crate) all: Vec<u64>,
+    /// What all-to-all returns.
+    pub(crate) received: Vec<u64>,
+}
+
+/// The calls of one process. Process 0 is the root.
 pub(crate) trait Collective {
-    fn barrier(&mut self) -> Result<(), Failure>;
+    /// Who this process is among all.
+    fn rank(&self) -> usize;
 
-    /// Copies the values of process 0 to all.
-    fn broadcast(&mut self, values: &mut [u64]) -> Result<(), Failure>;
-
-    /// Adds all values at process 0.
-    fn reduce(&mut self, values: &mut [u64]) -> Result<(), Failure>;
-
-    /// Adds all values at all.
-    fn allreduce(&mut self, values: &mut [u64]) -> Result<(), Failure>;
-
-    /// Collects the parts at process 0 in `all`.
-    fn gather(&mut self, part: &[u64], all: &mut [u64]) -> Result<(), Failure>;
-
-    /// Sends a part to each process, and gets one of each.
-    fn all_to_all(&mut self, parts: &[u64], received: &mut [u64]) -> Result<(), Failure>;
+    fn call(&mut self, call: Call, values: &mut Values) -> Result<(), Failure>;
 }
 
 /// How long processes may take to meet.
@@ -107,11 +103,6 @@ impl Own {
         let all = builder.connect().doing("connect with all")?;
         Ok(Self { all, _group: group })
     }
-
-    /// Who this process is among all.
-    pub(crate) const fn rank(&self) -> usize {
-        self.all.rank()
-    }
 }
 
 const fn add(one: u64, other: u64) -> u64 {
@@ -119,60 +110,38 @@ const fn add(one: u64, other: u64) -> u64 {
 }
 
 impl Collective for Own {
-    #[inline(always)]
-    fn barrier(&mut self) -> Result<(), Failure> {
-        self.all.barrier().doing("barrier")
+    fn rank(&self) -> usize {
+        self.all.rank()
     }
 
     #[inline(always)]
-    fn broadcast(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        self.all.broadcast(0, values).doing("broadcast")
-    }
-
-    #[inline(always)]
-    fn reduce(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        self.all.reduce(0, values, add).doing("reduce")
-    }
-
-    #[inline(always)]
-    fn allreduce(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        self.all.allreduce(values, add).doing("allreduce")
-    }
-
-    #[inline(always)]
-    fn gather(&mut self, part: &[u64], all: &mut [u64]) -> Result<(), Failure> {
-        self.all.gather(0, part, all).doing("gather")
-    }
-
-    #[inline(always)]
-    fn all_to_all(&mut self, parts: &[u64], received: &mut [u64]) -> Result<(), Failure> {
-        self.all.all_to_all(parts, received).doing("all-to-all")
+    fn call(&mut self, call: Call, values: &mut Values) -> Result<(), Failure> {
+        let Values { own, all, received } = values;
+        match call {
+            Call::Barrier => self.all.barrier(),
+            Call::Broadcast => self.all.broadcast(0, own),
+            Call::Reduce => self.all.reduce(0, own, add),
+            Call::Allreduce => self.all.allreduce(own, add),
+            Call::Gather => self.all.gather(0, own, all),
+            Call::AllToAll => self.all.all_to_all(all, received),
+        }
+        .doing(call.name())
     }
 }
 
 type Handle = *mut c_void;
+type In = *const c_void;
+type Out = *mut c_void;
 type Barrier = unsafe extern "C" fn(Handle) -> c_int;
-type Broadcast = unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, Handle) -> c_int;
-type Reduce =
-    unsafe extern "C" fn(*const c_void, *mut c_void, c_int, Handle, Handle, c_int, Handle) -> c_int;
-type Allreduce =
-    unsafe extern "C" fn(*const c_void, *mut c_void, c_int, Handle, Handle, Handle) -> c_int;
-type Gather = unsafe extern "C" fn(
-    *const c_void,
-    c_int,
-    Handle,
-    *mut c_void,
-    c_int,
-    Handle,
-    c_int,
-    Handle,
-) -> c_int;
-type AllToAll =
-    unsafe extern "C" fn(*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle) -> c_int;
+type Broadcast = unsafe extern "C" fn(Out, c_int, Handle, c_int, Handle) -> c_int;
+type Reduce = unsafe extern "C" fn(In, Out, c_int, Handle, Handle, c_int, Handle) -> c_int;
+type Allreduce = unsafe extern "C" fn(In, Out, c_int, Handle, Handle, Handle) -> c_int;
+type Gather = unsafe extern "C" fn(In, c_int, Handle, Out, c_int, Handle, c_int, Handle) -> c_int;
+type AllToAll = unsafe extern "C" fn(In, c_int, Handle, Out, c_int, Handle, Handle) -> c_int;
 type Rank = unsafe extern "C" fn(Handle, *mut c_int) -> c_int;
 
 /// `MPI_IN_PLACE` of Open MPI, instead of a buffer: the values to send are where the result comes.
-const IN_PLACE: *const c_void = ptr::without_provenance(1);
+const IN_PLACE: In = ptr::without_provenance(1);
 
 /// Open MPI's.
 pub(crate) struct Mpi {
@@ -186,111 +155,66 @@ pub(crate) struct Mpi {
     word: Handle,
     sum: Handle,
     rank: usize,
-    processes: usize,
     _library: OpenMpi,
 }
 
 impl Mpi {
-    pub(crate) fn open(processes: usize) -> Result<Self, Failure> {
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all for the same reason")]
+    pub(crate) fn open() -> Result<Self, Failure> {
         let mpi = OpenMpi::start()?;
         let world = mpi.handle(c"ompi_mpi_comm_world")?;
-        // SAFETY: the MPI standard's C binding declares the functions with these types, here and below.
-        let ask = unsafe { mpi.function::<Rank>(c"MPI_Comm_rank") }?;
         let mut rank = 0;
-        // SAFETY: the handle is the library's, and the function writes an integer.
-        check(unsafe { ask(world, &raw mut rank) }, "ask for the rank")?;
-        Ok(Self {
-            // SAFETY: as above.
-            barrier: unsafe { mpi.function(c"MPI_Barrier") }?,
-            // SAFETY: as above.
-            broadcast: unsafe { mpi.function(c"MPI_Bcast") }?,
-            // SAFETY: as above.
-            reduce: unsafe { mpi.function(c"MPI_Reduce") }?,
-            // SAFETY: as above.
-            allreduce: unsafe { mpi.function(c"MPI_Allreduce") }?,
-            // SAFETY: as above.
-            gather: unsafe { mpi.function(c"MPI_Gather") }?,
-            // SAFETY: as above.
-            all_to_all: unsafe { mpi.function(c"MPI_Alltoall") }?,
-            world,
-            word: mpi.handle(c"ompi_mpi_uint64_t")?,
-            sum: mpi.handle(c"ompi_mpi_op_sum")?,
-            rank: usize::try_from(rank).doing("count processes")?,
-            processes,
-            _library: mpi,
-        })
-    }
-
-    /// Who this process is among all.
-    pub(crate) const fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// The length of a part of `all`, where there is one for each process.
-    fn part(&self, all: &[u64]) -> Result<c_int, Failure> {
-        count(all.len() / self.processes)
+        // SAFETY: the MPI standard's C binding declares the functions with these types, and this one writes an integer.
+        let asked = unsafe { mpi.function::<Rank>(c"MPI_Comm_rank")?(world, &raw mut rank) };
+        check(asked, "ask for the rank")?;
+        let (word, sum) = (mpi.handle(c"ompi_mpi_uint64_t")?, mpi.handle(c"ompi_mpi_op_sum")?);
+        let rank = usize::try_from(rank).doing("count processes")?;
+        // SAFETY: as above.
+        unsafe {
+            Ok(Self {
+                barrier: mpi.function(c"MPI_Barrier")?,
+                broadcast: mpi.function(c"MPI_Bcast")?,
+                reduce: mpi.function(c"MPI_Reduce")?,
+                allreduce: mpi.function(c"MPI_Allreduce")?,
+                gather: mpi.function(c"MPI_Gather")?,
+                all_to_all: mpi.function(c"MPI_Alltoall")?,
+                world,
+                word,
+                sum,
+                rank,
+                _library: mpi,
+            })
+        }
     }
 }
 
 impl Collective for Mpi {
-    #[inline(always)]
-    fn barrier(&mut self) -> Result<(), Failure> {
-        // SAFETY: the handle is the library's.
-        check(unsafe { (self.barrier)(self.world) }, "barrier")
+    fn rank(&self) -> usize {
+        self.rank
     }
 
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "only one of the calls is made")]
     #[inline(always)]
-    fn broadcast(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        let count = count(values.len())?;
-        // SAFETY: the buffer has as many words as are passed, and MPI does not use it after the return.
+    fn call(&mut self, call: Call, values: &mut Values) -> Result<(), Failure> {
+        let (world, word, sum, part) = (self.world, self.word, self.sum, count(values.own.len())?);
+        let Values { own, all, received } = values;
+        let [own, all, received] = [own, all, received].map(|it| it.as_mut_ptr().cast::<c_void>());
+        // SAFETY: the handles are the library's. Each buffer has as many words as are passed, `all` and `received` for each
+        // process, and MPI does not use them after the return. The result of a reduce matters at the root only.
         let result = unsafe {
-            (self.broadcast)(values.as_mut_ptr().cast(), count, self.word, 0, self.world)
+            match call {
+                Call::Barrier => (self.barrier)(world),
+                Call::Broadcast => (self.broadcast)(own, part, word, 0, world),
+                // Only the root may give its values in place.
+                Call::Reduce if self.rank == 0 => {
+                    (self.reduce)(IN_PLACE, own, part, word, sum, 0, world)
+                }
+                Call::Reduce => (self.reduce)(own, ptr::null_mut(), part, word, sum, 0, world),
+                Call::Allreduce => (self.allreduce)(IN_PLACE, own, part, word, sum, world),
+                Call::Gather => (self.gather)(own, part, word, all, part, word, 0, world),
+                Call::AllToAll => (self.all_to_all)(all, part, word, received, part, word, world),
+            }
         };
-        check(result, "broadcast")
-    }
-
-    #[inline(always)]
-    fn reduce(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        let count = count(values.len())?;
-        let buffer: *mut c_void = values.as_mut_ptr().cast();
-        // Only the root may give its values in place.
-        let (from, to) = if self.rank == 0 {
-            (IN_PLACE, buffer)
-        } else {
-            (buffer.cast_const(), ptr::null_mut())
-        };
-        // SAFETY: as above; the result matters at the root only.
-        let result = unsafe { (self.reduce)(from, to, count, self.word, self.sum, 0, self.world) };
-        check(result, "reduce")
-    }
-
-    #[inline(always)]
-    fn allreduce(&mut self, values: &mut [u64]) -> Result<(), Failure> {
-        let count = count(values.len())?;
-        let to = values.as_mut_ptr().cast();
-        // SAFETY: as above.
-        let result =
-            unsafe { (self.allreduce)(IN_PLACE, to, count, self.word, self.sum, self.world) };
-        check(result, "allreduce")
-    }
-
-    #[inline(always)]
-    fn gather(&mut self, part: &[u64], all: &mut [u64]) -> Result<(), Failure> {
-        let count = count(part.len())?;
-        let (from, to) = (part.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: as above; `all` holds a part of each process.
-        let result =
-            unsafe { (self.gather)(from, count, self.word, to, count, self.word, 0, self.world) };
-        check(result, "gather")
-    }
-
-    #[inline(always)]
-    fn all_to_all(&mut self, parts: &[u64], received: &mut [u64]) -> Result<(), Failure> {
-        let count = self.part(parts)?;
-        let (from, to) = (parts.as_ptr().cast(), received.as_mut_ptr().cast());
-        // SAFETY: as above; both hold a part for each process.
-        let result =
-            unsafe { (self.all_to_all)(from, count, self.word, to, count, self.word, self.world) };
-        check(result, "all-to-all")
+        check(result, call.name())
     }
 }

@@ -8,8 +8,8 @@ use corewire_harness::role::{Role, Worker};
 use corewire_harness::statistics::median;
 use serde::{Deserialize, Serialize};
 
-use super::library::{Collective, Id, Mpi, Own};
-use super::shape::{Call, Shape};
+use super::library::{Collective, Id, Mpi, Own, Values};
+use super::results::{Call, Shape};
 use crate::study::distances::Lines;
 use crate::study::failure::Failure;
 
@@ -42,30 +42,18 @@ pub(crate) struct Report {
 pub(crate) const ROLE: Role<Order> = Role { name: "collective", work: follow };
 
 fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
-    match order.library {
-        Id::Corewire => {
-            let mut own = Own::open(worker, order.processes)?;
-            let rank = own.rank();
-            report(worker, measure(worker, &order, &mut own, rank)?)
-        }
+    let found = match order.library {
+        Id::Corewire => measure(worker, &order, &mut Own::open(worker, order.processes)?)?,
         Id::OpenMpi => {
-            let mut mpi = Mpi::open(order.processes)?;
-            let rank = mpi.rank();
-            match measure(worker, &order, &mut mpi, rank) {
-                Ok(found) => {
-                    drop(mpi);
-                    report(worker, found)
-                }
-                Err(failure) => {
-                    std::mem::forget(mpi);
-                    Err(failure)
-                }
+            let mut mpi = Mpi::open()?;
+            let found = measure(worker, &order, &mut mpi);
+            if found.is_err() {
+                // It would wait for the others.
+                std::mem::forget(mpi);
             }
+            found?
         }
-    }
-}
-
-fn report(worker: &Worker, found: Vec<(f64, Lines)>) -> Result<(), Failure> {
+    };
     if worker.index() == 0 { worker.report(&Report { found }) } else { Ok(()) }
 }
 
@@ -73,8 +61,8 @@ fn measure(
     worker: &Worker,
     order: &Order,
     all: &mut impl Collective,
-    rank: usize,
 ) -> Result<Vec<(f64, Lines)>, Failure> {
+    let rank = all.rank();
     if rank != worker.index() {
         return Err(Failure::other(format!("process {} has rank {rank}", worker.index())));
     }
@@ -90,15 +78,15 @@ fn measure(
         _ => None,
     };
     // The kernel needs a while until it has spread the processes over the processors.
-    let barrier = Shape { call: Call::Barrier, bytes: 0 };
+    let mut barriers = Buffers::new(Shape::BARRIER, order.processes);
     for _ in 0..WARM_UP_BLOCKS {
-        Buffers::new(barrier, order.processes).block(all, WARM_UP_CALLS)?;
+        barriers.block(all, WARM_UP_CALLS)?;
     }
     let mut found = Vec::new();
     let mut before = line();
     for shape in Shape::all() {
         let mut buffers = Buffers::new(shape, order.processes);
-        buffers.check(all, rank)?;
+        buffers.check(all)?;
         let calls = if shape.bytes > LONG_BYTES { order.calls.div_ceil(20) } else { order.calls };
         let mut blocks = Vec::new();
         for _ in 0..BLOCKS {
@@ -112,69 +100,57 @@ fn measure(
     Ok(found)
 }
 
-/// The values of a call.
+/// A call and its values.
 struct Buffers {
     shape: Shape,
-    values: Vec<u64>,
-    all: Vec<u64>,
-    received: Vec<u64>,
+    values: Values,
 }
 
 impl Buffers {
     fn new(shape: Shape, processes: usize) -> Self {
-        let words = shape.words();
-        let (values, all) = (vec![1; words], vec![1; words * processes]);
-        Self { shape, values, received: all.clone(), all }
-    }
-
-    #[inline(always)]
-    fn call(&mut self, all: &mut impl Collective) -> Result<(), Failure> {
-        match self.shape.call {
-            Call::Barrier => all.barrier(),
-            Call::Broadcast => all.broadcast(&mut self.values),
-            Call::Reduce => all.reduce(&mut self.values),
-            Call::Allreduce => all.allreduce(&mut self.values),
-            Call::Gather => all.gather(&self.values, &mut self.all),
-            Call::AllToAll => all.all_to_all(&self.all, &mut self.received),
-        }
+        let words = shape.bytes / 8;
+        let (own, all) = (vec![1; words], vec![1; words * processes]);
+        Self { shape, values: Values { own, received: all.clone(), all } }
     }
 
     /// The time of a call, in nanoseconds.
     fn block(&mut self, all: &mut impl Collective, calls: u32) -> Result<f64, Failure> {
-        all.barrier()?;
+        all.call(Call::Barrier, &mut self.values)?;
         let start = Instant::now();
         for _ in 0..calls {
-            self.call(all)?;
+            all.call(self.shape.call, &mut self.values)?;
         }
         // A broadcast ends at process 0 before it does at the others, and so does a gathering at the others.
-        all.barrier()?;
+        all.call(Call::Barrier, &mut self.values)?;
         Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(calls))
     }
 
     /// Makes the call once, and compares every word of the result.
-    fn check(&mut self, all: &mut impl Collective, rank: usize) -> Result<(), Failure> {
-        let words = self.shape.words();
-        let processes = self.all.len().checked_div(words).unwrap_or(0);
+    fn check(&mut self, library: &mut impl Collective) -> Result<(), Failure> {
+        let Self { shape: Shape { call, bytes }, values } = self;
+        let (words, rank) = (values.own.len(), library.rank());
+        let processes = values.all.len().checked_div(words).unwrap_or(0);
         // Word `at` of the part of process `from` for process `to`.
         let word = |from: usize, to: usize, at: usize| (from * 10_000 + to * 1_000_000 + at) as u64;
-        for (at, value) in self.values.iter_mut().enumerate() {
+        for (at, value) in values.own.iter_mut().enumerate() {
             *value = word(rank, 0, at);
         }
-        for (at, value) in self.all.iter_mut().enumerate() {
+        for (at, value) in values.all.iter_mut().enumerate() {
             *value = word(rank, at / words, at % words);
         }
-        self.call(all)?;
+        library.call(*call, values)?;
         let sum = |at: usize| (0..processes).map(|from| word(from, 0, at)).sum::<u64>();
-        let wrong = match self.shape.call {
+        let Values { own, all, received } = values;
+        let wrong = match call {
             Call::Barrier => false,
-            Call::Broadcast => differs(&self.values, |at| word(0, 0, at)),
-            Call::Reduce => rank == 0 && differs(&self.values, sum),
-            Call::Allreduce => differs(&self.values, sum),
-            Call::Gather => rank == 0 && differs(&self.all, |at| word(at / words, 0, at % words)),
-            Call::AllToAll => differs(&self.received, |at| word(at / words, rank, at % words)),
+            Call::Broadcast => differs(own, |at| word(0, 0, at)),
+            Call::Reduce => rank == 0 && differs(own, sum),
+            Call::Allreduce => differs(own, sum),
+            Call::Gather => rank == 0 && differs(all, |at| word(at / words, 0, at % words)),
+            Call::AllToAll => differs(received, |at| word(at / words, rank, at % words)),
         };
         if wrong {
-            let (call, bytes) = (self.shape.call.name(), self.shape.bytes);
+            let call = call.name();
             return Err(Failure::other(format!("{call} of {bytes} bytes returned wrong values")));
         }
         Ok(())

@@ -5,8 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use corewire_harness::crew::Crew;
+use corewire_harness::role::Role;
 use corewire_os::processor;
+use serde::Serialize;
 
+use super::dbus::ADDRESS;
 use crate::study::failure::{Doing, Failure};
 
 const DAEMON: &str = "dbus-daemon";
@@ -22,6 +26,19 @@ pub(crate) struct Bus {
     address: String,
 }
 
+/// Starts the process of a crew with this index. It finds the bus, if there is one.
+pub(crate) fn add_worker<O: Serialize>(
+    crew: &mut Crew,
+    bus: Option<&Bus>,
+    index: usize,
+    (role, order): (&Role<O>, &O),
+) -> Result<(), Failure> {
+    let words = crew.command_of(index, role, order)?;
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).envs(bus.map(|bus| (ADDRESS, &bus.address)));
+    crew.add(&mut command)
+}
+
 /// Why there can be no bus here; `None` if there can.
 pub(super) fn absence() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -35,8 +52,9 @@ impl Bus {
     /// Starts a daemon whose files are in `directory`. It runs on processor `cpu`, or where the kernel puts it.
     pub(crate) fn start(directory: &Path, cpu: Option<usize>) -> Result<Self, Failure> {
         let config = directory.join("bus.conf");
-        let text = configuration(&directory.join("bus"));
-        fs::write(&config, text).doing(format_args!("write {}", config.display()))?;
+        let socket = directory.join("bus").display().to_string();
+        fs::write(&config, include_str!("bus.conf").replace("{socket}", &socket))
+            .doing(format_args!("write {}", config.display()))?;
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(&config);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -58,11 +76,6 @@ impl Bus {
         Ok(bus)
     }
 
-    /// Where processes connect to it.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
     /// What a daemon that has ended wrote.
     fn complaint(&mut self) -> String {
         let Some(errors) = self.shell.stderr.take() else { return String::new() };
@@ -78,43 +91,27 @@ impl Drop for Bus {
     }
 }
 
-/// A session's bus, to which only processes of this user connect.
-fn configuration(socket: &Path) -> String {
-    format!(
-        "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\"\n \
-         \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n\
-         <busconfig>\n\
-         <type>session</type>\n\
-         <listen>unix:path={}</listen>\n\
-         <auth>EXTERNAL</auth>\n\
-         <policy context=\"default\">\n\
-         <allow send_destination=\"*\" eavesdrop=\"true\"/>\n\
-         <allow eavesdrop=\"true\"/>\n\
-         <allow own=\"*\"/>\n\
-         </policy>\n\
-         </busconfig>\n",
-        socket.display()
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use corewire_os::random_u128;
-
     use super::*;
-    use crate::study::zimp::Scratch;
+    use crate::study::runner::Scratch;
+
+    /// A directory for a bus; `None` if there can be no bus here.
+    fn directory() -> Option<Scratch> {
+        if let Some(why) = absence() {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        let scratch = Scratch::new().unwrap();
+        fs::create_dir(&scratch.0).unwrap();
+        Some(scratch)
+    }
 
     #[test]
     fn a_daemon_ends_with_its_bus() {
-        if let Some(why) = absence() {
-            eprintln!("skipped: {why}");
-            return;
-        }
-        let directory = format!("study-bus-{:032x}", random_u128().unwrap());
-        let scratch = Scratch(std::env::temp_dir().join(directory));
-        fs::create_dir(&scratch.0).unwrap();
+        let Some(scratch) = directory() else { return };
         let bus = Bus::start(&scratch.0, None).unwrap();
-        assert!(bus.address().starts_with("unix:path="), "{}", bus.address());
+        assert!(bus.address.starts_with("unix:path="), "{}", bus.address);
         let id = bus.shell.id();
         let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
         let daemon = children().unwrap().trim().to_owned();
@@ -126,13 +123,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_cannot_listen_says_why() {
-        if let Some(why) = absence() {
-            eprintln!("skipped: {why}");
-            return;
-        }
-        let directory = format!("study-bus-{:032x}", random_u128().unwrap());
-        let scratch = Scratch(std::env::temp_dir().join(directory));
-        fs::create_dir(&scratch.0).unwrap();
+        let Some(scratch) = directory() else { return };
         let long = scratch.0.join("x".repeat(120));
         fs::create_dir(&long).unwrap();
         let failure = Bus::start(&long, None).unwrap_err();

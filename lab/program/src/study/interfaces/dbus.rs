@@ -11,7 +11,7 @@ use super::rivals::Call;
 use crate::study::failure::{Doing, Failure};
 
 /// The variable in which rustbus finds the address of the bus.
-pub(crate) const ADDRESS: &str = "DBUS_SESSION_BUS_ADDRESS";
+pub(super) const ADDRESS: &str = "DBUS_SESSION_BUS_ADDRESS";
 /// The name of the service, and of its interface.
 const NAME: &str = "org.corewire.Measured";
 const OBJECT: &str = "/org/corewire/Measured";

@@ -8,6 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{bus, dbus, grpc};
 use crate::study::failure::{Doing, Failure};
+use crate::study::results::About;
+
+const DBUS: &str = "A method call with a uint64 and its reply, by rustbus 0.19 (which was compared with libdbus and \
+                    zbus: none was faster), through a dbus-daemon with a socket and a configuration of its own. On the \
+                    same core the daemon runs there, too; with cores apart it runs where the kernel puts it.";
+const GRPC: &str = "A unary call of UInt64Value over a Unix socket, by tonic 0.14; each side has a tokio runtime of one \
+                    thread.";
 
 /// A system for calls between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -32,27 +39,13 @@ impl Id {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Its name to display.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Dbus => "D-Bus",
-            Self::Grpc => "gRPC",
-        }
-    }
-
-    /// Its settings, in one sentence.
-    pub(super) const fn settings(self) -> &'static str {
-        match self {
-            Self::Dbus => {
-                "A method call with a uint64 and its reply, by rustbus 0.19 (which was compared with libdbus and zbus: \
-                 none was faster), through a dbus-daemon with a socket and a configuration of its own. On the same \
-                 core the daemon runs there, too; with cores apart it runs where the kernel puts it."
-            }
-            Self::Grpc => {
-                "A unary call of UInt64Value over a Unix socket, by tonic 0.14; each side has a tokio runtime of one \
-                 thread."
-            }
-        }
+    /// What results say of it.
+    pub(super) fn about(self) -> About {
+        let (name, settings) = match self {
+            Self::Dbus => ("D-Bus", DBUS),
+            Self::Grpc => ("gRPC", GRPC),
+        };
+        About::new(self.text(), name, settings, self.absence())
     }
 
     /// Why it is not available here; `None` if it is.

@@ -4,9 +4,8 @@
 use corewire_published::rings::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
 use corewire_ring::region::Region;
 
-use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
+use super::{Kept, Kind, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
 use crate::study::failure::Failure;
-use crate::study::results::Kind;
 
 /// As the authors ran it, but limited so that the slots stay in a cache.
 const SLOTS_MAX: usize = 1000;

@@ -4,9 +4,8 @@
 use corewire_published::rings::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
 use corewire_ring::region::Region;
 
-use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Site, shared_memory};
+use super::{Kept, Kind, Mechanism, Patience, Receives, Seat, Sends, Site, shared_memory};
 use crate::study::failure::Failure;
-use crate::study::results::Kind;
 
 /// Lines in each direction.
 const SLOTS: usize = 1024;

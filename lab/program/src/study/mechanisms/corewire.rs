@@ -2,9 +2,8 @@
 
 use corewire::{Domain, Loan, SendError, SharedSender, Wait};
 
-use super::{Mechanism, Patience, Receives, Seat, Sends, Shape, Site};
+use super::{Kind, Mechanism, Patience, Receives, Seat, Sends, Shape, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Maximum number of senders of a shared channel.
 const SENDERS_MAX: u32 = 128;

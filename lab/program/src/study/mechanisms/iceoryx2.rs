@@ -7,9 +7,8 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::*;
 
-use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
+use super::{Kept, Kind, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Maximum number of messages that wait for a subscriber.
 const BUFFER_MAX: usize = 1024;

@@ -22,12 +22,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use corewire_harness::board::Board;
+use corewire_harness::crew::Crew;
 use corewire_harness::places::relax;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use serde::{Deserialize, Serialize};
 
 use crate::study::failure::Failure;
-use crate::study::results::Kind;
 
 pub(crate) use queue_limits::raise as raise_queue_limits;
 
@@ -64,6 +64,18 @@ pub(crate) enum Id {
     CorewireInPlace,
     /// iceoryx2, lossless
     Iceoryx2,
+}
+
+/// The kind of a mechanism. Mechanisms of one kind can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Messages go through the kernel, copied in and out.
+    Kernel,
+    /// Messages lie in shared memory; receivers copy them out.
+    Copying,
+    /// Messages lie in shared memory and are read there.
+    InPlace,
 }
 
 /// How many processes send and receive, and how long the messages are.
@@ -245,14 +257,62 @@ pub(crate) fn with<V: Visit>(id: Id, visit: V) -> V::Out {
     }
 }
 
-/// What is known about a mechanism before it runs.
-#[derive(Debug, Clone, PartialEq)]
+/// Creates what the ends of channel `number` of a run share. The crew keeps it.
+pub(crate) fn set_up(
+    id: Id,
+    shape: Shape,
+    number: usize,
+    first_receiver: u32,
+    crew: &mut Crew,
+) -> Result<Site, Failure> {
+    struct SetUp<'a>(&'a mut Site);
+    impl Visit for SetUp<'_> {
+        type Out = Result<Kept, Failure>;
+        fn visit<M: Mechanism>(self) -> Result<Kept, Failure> {
+            M::set_up(self.0)
+        }
+    }
+    let (directory, ticket) = (crew.directory().to_owned(), Vec::new());
+    let mut site = Site { shape, directory, number, first_receiver, ticket };
+    let kept = with(id, SetUp(&mut site))?;
+    crew.keep(kept);
+    Ok(site)
+}
+
+/// What `results.json` says of a mechanism.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct About {
-    pub(crate) name: &'static str,
+    /// Its name in this file and on the command line.
+    pub(crate) id: String,
+    /// Its name to display.
+    pub(crate) name: String,
     pub(crate) kind: Kind,
+    /// Whether several senders can send to the same receivers.
     pub(crate) has_many_senders: bool,
+    /// Whether it can lose messages. Not in the file.
+    #[serde(skip)]
     pub(crate) is_lossy: bool,
+    /// Its settings, in one sentence.
     pub(crate) settings: String,
+}
+
+/// What there is to say of mechanism `id`.
+pub(crate) fn mechanism(id: Id) -> About {
+    struct Ask(Id);
+    impl Visit for Ask {
+        type Out = About;
+        fn visit<M: Mechanism>(self) -> About {
+            About {
+                id: self.0.text(),
+                name: M::NAME.to_owned(),
+                kind: M::KIND,
+                has_many_senders: M::HAS_MANY_SENDERS,
+                is_lossy: M::IS_LOSSY,
+                settings: M::settings(),
+            }
+        }
+    }
+    with(id, Ask(id))
 }
 
 impl Id {
@@ -261,22 +321,9 @@ impl Id {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What is known about it.
+    /// What there is to say of it.
     pub(crate) fn about(self) -> About {
-        struct Ask;
-        impl Visit for Ask {
-            type Out = About;
-            fn visit<M: Mechanism>(self) -> About {
-                About {
-                    name: M::NAME,
-                    kind: M::KIND,
-                    has_many_senders: M::HAS_MANY_SENDERS,
-                    is_lossy: M::IS_LOSSY,
-                    settings: M::settings(),
-                }
-            }
-        }
-        with(self, Ask)
+        mechanism(self)
     }
 
     /// Why it cannot carry messages of this shape here; `None` if it can.

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::pipe::{Receiver, Sender, limit};
-use super::{Kept, Mechanism, Seat, Shape, Site};
+use super::{Kept, Kind, Mechanism, Seat, Shape, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 pub(crate) struct NamedPipes;
 

@@ -5,9 +5,8 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site};
+use super::{Kept, Kind, Mechanism, Receives, Seat, Sends, Shape, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Largest write that is not interleaved with the writes of other processes (`PIPE_BUF`).
 const WHOLE_BYTES_MAX: usize = 4096;

@@ -3,9 +3,8 @@
 use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_close, mq_open, mq_receive, mq_send, mq_unlink};
 use nix::sys::stat::Mode;
 
-use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
+use super::{Kept, Kind, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Capacity of a queue in messages: the Linux default for unprivileged processes.
 const MESSAGES: i64 = 10;

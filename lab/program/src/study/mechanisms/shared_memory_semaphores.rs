@@ -13,9 +13,8 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
 
 use super::kernel::Semaphore;
-use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, shared_memory};
+use super::{Kept, Kind, Mechanism, Receives, Seat, Sends, Shape, Site, shared_memory};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 const NEXT: usize = 192;
 const SLOTS: usize = 256;

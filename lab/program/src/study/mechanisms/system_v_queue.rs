@@ -1,9 +1,8 @@
 //! System V message queues (papers/000, II-A4, "IPC MQ"): one queue for each receiver.
 
 use super::kernel::{OwnedQueue, Queue, QueueMessage};
-use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
+use super::{Kept, Kind, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Capacity of a queue, unless that is too few messages: the kernel's default.
 const QUEUE_BYTES: usize = 16 << 10;

@@ -3,9 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use super::{Mechanism, Receives, Seat, Sends, Site};
+use super::{Kind, Mechanism, Receives, Seat, Sends, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 pub(crate) struct Tcp;
 

@@ -10,9 +10,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use rustix::net::sockopt;
 
-use super::{Mechanism, Receives, Seat, Sends, Shape, Site};
+use super::{Kind, Mechanism, Receives, Seat, Sends, Shape, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 /// Maximum payload of a datagram.
 const DATAGRAM_BYTES_MAX: usize = 65_507;

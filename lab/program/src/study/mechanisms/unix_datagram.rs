@@ -5,9 +5,8 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::net::sockopt;
 
-use super::{Mechanism, Receives, Seat, Sends, Shape, Site};
+use super::{Kind, Mechanism, Receives, Seat, Sends, Shape, Site};
 use crate::study::failure::{Doing, Failure};
-use crate::study::results::Kind;
 
 pub(crate) struct UnixDatagrams;
 

@@ -4,9 +4,8 @@
 use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::sync::pause;
 
-use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
+use super::{Kept, Kind, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
 use crate::study::failure::Failure;
-use crate::study::results::Kind;
 
 const ENTRIES_MAX: usize = 1024;
 const ENTRIES_MIN: usize = 4;

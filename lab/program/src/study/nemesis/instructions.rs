@@ -36,9 +36,7 @@ use rustix::process::{getpid, kill_process};
 use super::results::Instructions;
 use crate::study::failure::{Doing, Failure};
 
-/// Number of batches that are counted, and of operations in each: as many as an endpoint takes in a row
-/// from one peer.
-const BATCHES: usize = 32;
+/// Operations in a batch: as many as an endpoint takes in a row from one peer.
 const BATCH: u32 = 16;
 
 /// Runs `$job` for each number of a batch. It is unrolled, because the instructions of a loop would be
@@ -95,34 +93,33 @@ impl Operation {
     }
 }
 
-/// Counts all operations.
-pub(super) fn count(scratch: &Path) -> Result<Vec<Instructions>, Failure> {
+/// Counts all operations, in so many batches of each.
+pub(super) fn count(batches: usize, scratch: &Path) -> Result<Vec<Instructions>, Failure> {
     let count = || {
         // This thread and the counted process share one processor, because they alternate at each step.
         let cpus = processor::allowed().doing("ask for processors")?;
         let first = cpus.first().copied().unwrap_or_default();
         processor::pin_to(first).doing(format_args!("keep to processor {first}"))?;
-        Operation::value_variants().iter().map(|&it| count_one(it, scratch)).collect()
+        Operation::value_variants().iter().map(|&it| count_one(it, batches, scratch)).collect()
     };
     let counted = std::thread::scope(|scope| scope.spawn(count).join());
     counted.unwrap_or_else(|_| Err(Failure::other("counting instructions panicked")))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn count_one(operation: Operation, scratch: &Path) -> Result<Instructions, Failure> {
+fn count_one(
+    operation: Operation,
+    batches: usize,
+    scratch: &Path,
+) -> Result<Instructions, Failure> {
     let name = operation.text();
     let program = std::env::current_exe().doing("find this program")?;
-    let child = Command::new(program)
-        .args(["study", "count", &name])
-        .arg(scratch.join(&name))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn();
-    let child = child.doing("start a process")?;
-    let mut stepped = Stepped { child, has_ended: false };
-    let (nothing, all) = stepped.count()?;
-    let instructions = (all as f64 / BATCHES as f64 - nothing as f64) / f64::from(BATCH);
+    let mut command = Command::new(program);
+    command.args(["study", "count", &name, &batches.to_string()]).arg(scratch.join(&name));
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut stepped = Stepped { child: child.doing("start a process")?, has_ended: false };
+    let [nothing, all] = stepped.count(batches)?;
+    let instructions = (all as f64 / batches as f64 - nothing as f64) / f64::from(BATCH);
     Ok(Instructions { operation: name, instructions, paper: operation.paper() })
 }
 
@@ -135,7 +132,7 @@ struct Stepped {
 
 impl Stepped {
     /// Returns the number of steps between its first two marks, and between all later ones.
-    fn count(&mut self) -> Result<(u64, u64), Failure> {
+    fn count(&mut self, batches: usize) -> Result<[u64; 2], Failure> {
         let what = "step through a process (ptrace)";
         let mut line = String::new();
         if let Some(output) = &mut self.child.stdout {
@@ -149,7 +146,6 @@ impl Stepped {
         if let Some(input) = &mut self.child.stdin {
             input.write_all(b"\n").doing(what)?;
         }
-        // Steps between the first two marks, and between all others.
         let mut steps = [0, 0];
         for stretch in 0.. {
             ptrace::cont(tid, None).doing(what)?;
@@ -157,7 +153,7 @@ impl Stepped {
                 WaitStatus::Stopped(_, Signal::SIGWINCH) => {
                     steps[stretch.min(1)] += step_to_mark(tid, marks).doing(what)?;
                 }
-                WaitStatus::Exited(_, 0) if stretch == BATCHES + 1 => {
+                WaitStatus::Exited(_, 0) if stretch == batches + 1 => {
                     self.has_ended = true;
                     break;
                 }
@@ -169,7 +165,7 @@ impl Stepped {
                 }
             }
         }
-        Ok((steps[0], steps[1]))
+        Ok(steps)
     }
 }
 
@@ -228,12 +224,12 @@ impl Marks {
     }
 }
 
-/// Runs the operation to be counted. `directory` is for the operations that need one.
-pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure> {
+/// Runs the operation to be counted, in so many batches. `directory` is for the operations that need one.
+pub(crate) fn run(operation: Operation, batches: usize, directory: &Path) -> Result<(), Failure> {
     match operation {
-        Operation::PairEnqueue | Operation::PairDequeue => pair(operation),
-        Operation::NemesisEnqueue | Operation::NemesisDequeue => nemesis(operation),
-        Operation::Send | Operation::Receive => endpoints(operation, directory),
+        Operation::PairEnqueue | Operation::PairDequeue => pair(operation, batches),
+        Operation::NemesisEnqueue | Operation::NemesisDequeue => nemesis(operation, batches),
+        Operation::Send | Operation::Receive => endpoints(operation, batches, directory),
     }
 }
 
@@ -256,7 +252,7 @@ fn dequeue_batch(inbox: &mut pair::Inbox) -> u64 {
     sum
 }
 
-fn pair(operation: Operation) -> Result<(), Failure> {
+fn pair(operation: Operation, batches: usize) -> Result<(), Failure> {
     let mut one = Bare::new()?;
     let mut other = Bare::new()?;
     let (first, second) = (one.as_peer(), other.as_peer());
@@ -273,7 +269,7 @@ fn pair(operation: Operation) -> Result<(), Failure> {
         return Err(missing());
     }
     let marks = Marks::begin()?;
-    for _ in 0..BATCHES {
+    for _ in 0..batches {
         let (outbox, _) = one.endpoint.rings_of(0).ok_or_else(missing)?;
         let (_, inbox) = other.endpoint.rings_of(0).ok_or_else(missing)?;
         let is_counted = operation == Operation::PairEnqueue;
@@ -337,13 +333,13 @@ fn take_batch(queue: &NemesisQueue) -> usize {
     sum
 }
 
-fn nemesis(operation: Operation) -> Result<(), Failure> {
+fn nemesis(operation: Operation, batches: usize) -> Result<(), Failure> {
     let cells = BATCH as usize;
     let bytes = NemesisQueue::bytes(cells);
     let memory = Region::private(bytes).ok_or_else(|| Failure::other("no memory for a queue"))?;
     let queue = NemesisQueue::new(&memory, cells, true);
     let marks = Marks::begin()?;
-    for _ in 0..BATCHES {
+    for _ in 0..batches {
         let is_counted = operation == Operation::NemesisEnqueue;
         marks.around_if(is_counted, || put_batch(black_box(&queue)));
         let sum = marks.around_if(!is_counted, || take_batch(black_box(&queue)));
@@ -365,7 +361,7 @@ fn receive_batch(endpoint: &mut Endpoint, selector: Selector, target: &mut [u8; 
     (0..BATCH).all(|_| receive().is_ok_and(|status| status.bytes == 8))
 }
 
-fn endpoints(operation: Operation, directory: &Path) -> Result<(), Failure> {
+fn endpoints(operation: Operation, batches: usize, directory: &Path) -> Result<(), Failure> {
     let domain = Domain::open_at(directory).doing("open a domain")?;
     let mut one = domain.endpoint("one").create().doing("make an endpoint")?;
     let mut other = domain.endpoint("other").create().doing("make an endpoint")?;
@@ -379,7 +375,7 @@ fn endpoints(operation: Operation, directory: &Path) -> Result<(), Failure> {
         receive_batch(&mut other, selector, &mut target);
     }
     let marks = Marks::begin()?;
-    for number in 0..BATCHES {
+    for number in 0..batches {
         let message = (number as u64).to_le_bytes();
         let is_counted = operation == Operation::Send;
         let sent = || send_batch(black_box(&mut one), to, black_box(&message));

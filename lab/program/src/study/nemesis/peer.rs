@@ -74,33 +74,20 @@ impl Visit for Follow<'_> {
         let longest = order.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
         let has_cold = order.shapes.iter().any(|shape| shape.data.cold);
         let (mut from, mut to) = (Buffers::new(longest, has_cold), Buffers::new(longest, has_cold));
-        let mut wire = W::open(&Seat::of(worker, &order.ticket))?;
+        let mut wire = W::open(&Seat::of(worker, order.wire, 2, &order.ticket))?;
         worker.reach(READY);
         worker.board().await_go();
         let asks = worker.index() == 0;
+        let mut lines = worker.line_around(LINE_ROUNDS)?;
         let mut found = Vec::new();
-        let mut lines = worker.board().raw_line()?;
-        let mut line = || match worker.cpu() {
-            Some(_) if asks => Some(lines.ask(LINE_ROUNDS)),
-            Some(_) => {
-                lines.answer(LINE_ROUNDS);
-                None
-            }
-            None => None,
-        };
-        let mut before = line();
         for &shape in &order.shapes {
             let mut end = End { wire: &mut wire, from: &mut from, to: &mut to, shape };
-            let asked = if asks {
-                Some(end.ask(order.measured)?)
-            } else {
-                end.answer()?;
-                None
+            let asked = match asks {
+                true => Some(end.ask(order.measured)?),
+                false => end.answer().map(|()| None)?,
             };
-            let after = line();
-            let line_ns = before.zip(after).map(|(before, after)| [before, after]);
+            let line_ns = lines();
             found.extend(asked.map(|asked| Found { line_ns, ..asked }));
-            before = after;
         }
         drop(wire);
         if asks { worker.report(&Report { found }) } else { Ok(()) }

@@ -1,41 +1,27 @@
 //! `results.json` of this study. docs/study.md describes its keys, which are an interface: keys keep
 //! their meaning, and new keys may be added.
 
-use corewire_harness::statistics::Spread;
+use corewire_harness::statistics::{Spread, median};
 use serde::{Deserialize, Serialize};
 
-use crate::study::distances::{self, Distance, Lines};
-use crate::study::results::Machine;
+use crate::study::distances::Lines;
+use crate::study::page::units::nanoseconds;
+use crate::study::page::{Page, Table};
+use crate::study::results::{About, Body, Results, name_of, sorted};
 
-/// Version of the format of the file.
-pub(crate) const FORMAT: u32 = 1;
-/// Name of the study.
-pub(crate) const STUDY: &str = "nemesis";
-
-/// The whole file.
+/// The keys of this study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Results {
-    /// [`FORMAT`].
-    pub(crate) format: u32,
-    /// [`STUDY`].
-    pub(crate) study: String,
-    /// corewire's version.
-    pub(crate) version: String,
-    /// Start time, in UTC.
-    pub(crate) began: String,
-    /// `quick` or `default`.
-    pub(crate) effort: String,
+pub(crate) struct Nemesis {
     /// Measuring time of each point in each run, in seconds.
     pub(crate) run_s: f64,
     /// Number of runs of each point.
     pub(crate) runs: u32,
-    pub(crate) machine: Machine,
     /// Whether there were fewer cores than processes.
     pub(crate) oversubscribed: bool,
     /// Size of the memory of the cold buffers, in bytes.
     pub(crate) cold_bytes: u64,
-    /// In display order.
-    pub(crate) wires: Vec<Wire>,
+    /// The libraries and protocols, in display order.
+    pub(crate) wires: Vec<About>,
     pub(crate) points: Vec<Point>,
     /// With as many processes as two cores hold, and more.
     #[serde(default)]
@@ -48,25 +34,10 @@ pub(crate) struct Results {
     pub(crate) polling: Vec<Polling>,
 }
 
-/// A library or protocol that carries messages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Wire {
-    /// Its name in this file and on the command line.
-    pub(crate) id: String,
-    /// Its name to display.
-    pub(crate) name: String,
-    /// Its settings, in one sentence.
-    pub(crate) settings: String,
-    /// Why it is not available here; `None` if it is.
-    pub(crate) impossible: Option<String>,
-    /// Why runs are missing.
-    pub(crate) failures: Vec<String>,
-}
-
 /// Half round trips of a wire, for one size and kind of data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
-    /// A [`Wire::id`].
+    /// A [`About::id`].
     pub(crate) wire: String,
     pub(crate) bytes: u64,
     #[serde(flatten)]
@@ -129,7 +100,7 @@ pub(crate) struct Found {
 /// Rounds of a message through a ring of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ring {
-    /// A [`Wire::id`].
+    /// A [`About::id`].
     pub(crate) wire: String,
     pub(crate) processes: usize,
     /// Time of a round in each run, in nanoseconds.
@@ -166,31 +137,13 @@ pub(crate) struct Polling {
 }
 
 impl Point {
-    /// The medians of the runs, all of which must be of one distance ([`Results::at`]).
+    /// The medians of the runs, all of which must be of one distance.
     pub(crate) fn p50_ns(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.p50_ns))
     }
 }
 
-impl Results {
-    /// The distances of the cores, the one with the most runs first. Empty if the cores were moved during every run.
-    pub(crate) fn distances(&self) -> Vec<Distance> {
-        distances::of(self.points.iter().flat_map(|point| &point.runs).map(|found| found.line_ns))
-    }
-
-    /// The runs that were measured at `distance`.
-    pub(crate) fn at(&self, distance: &Distance) -> Self {
-        let mut here = self.clone();
-        let points = here.points.iter_mut();
-        points.for_each(|point| point.runs.retain(|found| distance.has(found.line_ns)));
-        here
-    }
-
-    /// The runs that were measured at the distance with the most runs.
-    pub(crate) fn at_most_frequent(&self) -> Self {
-        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
-    }
-
+impl Nemesis {
     /// The point of a wire for a size and kind of data.
     pub(crate) fn point(&self, wire: &str, bytes: u64, data: Data) -> Option<&Point> {
         let is_it =
@@ -203,16 +156,77 @@ impl Results {
         Some(self.point(wire, bytes, data)?.p50_ns()?.median)
     }
 
-    /// The name of a wire to display.
-    pub(crate) fn name_of<'a>(&'a self, wire: &'a str) -> &'a str {
-        self.wires.iter().find(|it| it.id == wire).map_or(wire, |it| &it.name)
-    }
-
     /// All sizes, in ascending order.
     pub(crate) fn sizes(&self) -> Vec<u64> {
-        let mut sizes: Vec<u64> = self.points.iter().map(|point| point.bytes).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sorted(self.points.iter().map(|point| point.bytes))
+    }
+
+    /// The time of a round in each ring.
+    pub(crate) fn rings(&self) -> Table {
+        let time = |ring: &&Ring| match (Spread::of(ring.round_ns.iter().copied()), &ring.failure) {
+            (Some(Spread { median, min, max }), _) => {
+                let [median, min, max] = [median, min, max].map(nanoseconds);
+                format!("{median} ({min} to {max})")
+            }
+            (None, why) => why.clone().unwrap_or_else(|| "not measured".to_owned()),
+        };
+        Table::of_columns(
+            &self.rings,
+            &[
+                ("Wire", &|ring| name_of(&self.wires, &ring.wire).to_owned()),
+                ("Processes", &|ring| ring.processes.to_string()),
+                ("A round", &time),
+            ],
+        )
+    }
+}
+
+impl Body for Nemesis {
+    const NAMES: &[&str] = &["nemesis"];
+
+    fn retain(&mut self, keep: &mut dyn FnMut(Lines) -> bool) {
+        self.points.iter_mut().for_each(|point| point.runs.retain(|run| keep(run.line_ns)));
+    }
+
+    fn page(results: &Results<Self>) -> Page {
+        super::page::of(results)
+    }
+
+    fn tables(results: &Results<Self>) -> Vec<(&'static str, Table)> {
+        let number = |figure: f64| format!("{figure:.1}");
+        let distances =
+            results.distances().into_iter().map(|distance| (distance, results.at(&distance).body));
+        let distances: Vec<_> = distances.collect();
+        let points = distances.iter().flat_map(|(distance, here)| {
+            here.points.iter().filter_map(move |point| Some((distance, point, point.p50_ns()?)))
+        });
+        let table = Table::of_columns(
+            points,
+            &[
+                ("line_ns", &|(distance, ..)| {
+                    distance
+                        .line_ns
+                        .map_or(String::new(), |(least, most)| number(f64::midpoint(least, most)))
+                }),
+                ("wire", &|(_, point, _)| point.wire.clone()),
+                ("bytes", &|(_, point, _)| point.bytes.to_string()),
+                ("cold", &|(_, point, _)| point.data.cold.to_string()),
+                ("touched", &|(_, point, _)| point.data.touched.to_string()),
+                ("runs", &|(_, point, _)| point.runs.len().to_string()),
+                ("one_way_ns_p50", &|(.., spread)| number(spread.median)),
+                ("min", &|(.., spread)| number(spread.min)),
+                ("max", &|(.., spread)| number(spread.max)),
+                ("one_way_ns_p99", &|(_, point, _)| {
+                    number(median(point.runs.iter().map(|run| run.p99_ns)))
+                }),
+            ],
+        );
+        vec![("points", table)]
+    }
+
+    fn summary(results: &Results<Self>) -> Vec<Table> {
+        let here = &results.at_most_frequent();
+        let rings = here.body.rings().captioned("a message of 8 bytes around a ring of processes");
+        vec![super::page::numbers(here, Data::WARM), rings]
     }
 }

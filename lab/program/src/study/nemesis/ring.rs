@@ -12,21 +12,19 @@ use corewire_harness::statistics::median;
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
-use super::results;
 use super::wires::{Id, Seat, Visit, Wire};
 use crate::study::failure::{Doing, Failure};
-use crate::study::interrupt;
 use crate::study::program::PROGRAM;
 
 /// Numbers of processes.
-const PROCESSES: [usize; 2] = [2, 8];
+pub(super) const PROCESSES: [usize; 2] = [2, 8];
 /// Bytes of the message.
 const BYTES: usize = 8;
 /// Blocks of rounds in a run, the first of which is not counted. Their median is the result of the run.
 const BLOCKS: usize = 6;
 const ROUNDS: u32 = 500;
 /// Runs of each wire, in turn with the others.
-const RUNS: usize = 3;
+pub(super) const RUNS: u32 = 3;
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Everything that a process needs to know.
@@ -59,7 +57,7 @@ impl Visit for Follow<'_> {
 
     fn visit<W: Wire>(self) -> Result<(), Failure> {
         let Self { order, worker } = self;
-        let mut wire = W::open(&Seat::in_ring(worker, order.processes))?;
+        let mut wire = W::open(&Seat::of(worker, order.wire, order.processes, ""))?;
         worker.reach(READY);
         worker.board().await_go();
         let mut message = [0; BYTES];
@@ -87,34 +85,8 @@ impl Visit for Follow<'_> {
     }
 }
 
-/// Runs the rings of all `wires` that can form one, in turn.
-pub(crate) fn run(wires: &[Id], scratch: &Path) -> Result<Vec<results::Ring>, Failure> {
-    let mut rings: Vec<results::Ring> = Vec::new();
-    let able: Vec<Id> = wires.iter().copied().filter(|id| id.forms_rings()).collect();
-    for processes in PROCESSES {
-        for &id in &able {
-            let (wire, round_ns) = (id.text(), Vec::new());
-            rings.push(results::Ring { wire, processes, round_ns, failure: id.absence() });
-        }
-    }
-    for _ in 0..RUNS {
-        for (place, ring) in rings.iter_mut().enumerate() {
-            if ring.failure.is_some() {
-                continue;
-            }
-            match run_once(able[place % able.len()], ring.processes, scratch) {
-                Ok(round_ns) => ring.round_ns.push(round_ns),
-                Err(failure) => ring.failure = Some(failure.message),
-            }
-            if interrupt::is_wanted() {
-                return Err(interrupt::loss());
-            }
-        }
-    }
-    Ok(rings)
-}
-
-fn run_once(id: Id, processes: usize, scratch: &Path) -> Result<f64, Failure> {
+/// Runs a ring once. Returns the time of a round.
+pub(super) fn run(id: Id, processes: usize, scratch: &Path) -> Result<f64, Failure> {
     let setup = Setup::new(PROGRAM, processes).places(Places::Anywhere);
     let mut crew = setup.time(TIME_MAX).scratch(scratch).crew()?;
     let order = Order { wire: id, processes };
@@ -130,9 +102,5 @@ fn run_once(id: Id, processes: usize, scratch: &Path) -> Result<f64, Failure> {
             crew.add_worker(&ROLE, &order)?;
         }
     }
-    crew.await_ready()?;
-    crew.go();
-    let reports: Vec<Report> = crew.reports()?;
-    let report = reports.into_iter().next().ok_or_else(|| Failure::other("nobody reported"))?;
-    Ok(median(report.rounds_ns))
+    Ok(median(crew.first_report::<Report>()?.rounds_ns))
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use corewire_published::yardstick::payload;
 
-use super::{END, HEADER_BYTES, Node, Report, head, put_head};
+use super::point::{END, HEADER_BYTES, Length, Node, Report, head, put_head};
 use crate::study::failure::Failure;
 use crate::study::mechanisms::{Mechanism, Receives, Sends};
 
@@ -29,6 +29,7 @@ pub(super) fn follow<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
 
 fn gather<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
     let others = 1..node.order.point.nodes;
+    let Length { warm_up, measured: time, requests } = node.order.length;
     let mut all = node.sender::<M>(0)?;
     let ends = others.clone().map(|other| node.receiver::<M>(other, 0));
     let mut ends: Vec<M::Receiver> = ends.collect::<Result<_, _>>()?;
@@ -36,9 +37,8 @@ fn gather<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
     let began = Instant::now();
     let mut measured = None::<(Instant, u64)>;
     for number in 1u64.. {
-        let (warm_up, whole) = (node.order.warm_up, node.order.warm_up + node.order.measured);
         let elapsed = began.elapsed();
-        let is_over = elapsed >= whole && number > node.order.requests;
+        let is_over = elapsed >= warm_up + time && number > requests;
         if measured.is_none() && elapsed >= warm_up {
             measured = Some((Instant::now(), number));
         }
@@ -48,8 +48,7 @@ fn gather<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
         })?;
         if is_over {
             let (since, first) = measured.unwrap_or((began, 1));
-            let elapsed_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            return Ok(Report { done: number - first, elapsed_ns, sequence: 0 });
+            return Ok(Report::since(since, number - first));
         }
         for (other, end) in others.clone().zip(&mut ends) {
             // All bytes are checked in the warm-up, and the ends of each checkpoint always.

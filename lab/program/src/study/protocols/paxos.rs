@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use corewire_published::yardstick::payload;
 
-use super::{END, HEADER_BYTES, Node, Report, head, put_head};
+use super::point::{END, HEADER_BYTES, Node, Report, head, put_head};
 use crate::study::failure::Failure;
 use crate::study::mechanisms::{Mechanism, Receives, Sends};
 
@@ -36,12 +36,12 @@ pub(super) fn follow<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
 fn ask<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
     let mut proposer = node.sender::<M>(0)?;
     node.ready();
-    let whole = node.order.warm_up + node.order.measured;
+    let length = node.order.length;
     let started = Instant::now();
     for number in 0u64.. {
         let is_over = number.is_multiple_of(16)
-            && started.elapsed() >= whole
-            && number >= node.order.requests;
+            && started.elapsed() >= length.warm_up + length.measured
+            && number >= length.requests;
         proposer.send(|message| {
             payload::fill(&mut message[HEADER_BYTES..], number);
             put_head(message, (if is_over { END } else { number }, 0));
@@ -72,9 +72,7 @@ fn propose<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
         if request == END {
             return Ok(Report::default());
         }
-        if request != next {
-            return Err(out_of_order("request", request, next));
-        }
+        expect("request", request, next)?;
         next += 1;
     }
 }
@@ -98,9 +96,7 @@ fn accept<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
         if instance == END {
             return Ok(Report::default());
         }
-        if instance != accepted {
-            return Err(out_of_order("instance", instance, accepted));
-        }
+        expect("instance", instance, accepted)?;
         accepted += 1;
     }
 }
@@ -119,9 +115,7 @@ fn learn<M: Mechanism>(node: &Node<'_>, learner: u32) -> Result<Report, Failure>
         if instance == END {
             return Ok(Report { sequence, ..Report::default() });
         }
-        if instance != learned {
-            return Err(out_of_order("instance", instance, learned));
-        }
+        expect("instance", instance, learned)?;
         learned += 1;
         sequence = sequence.rotate_left(5) ^ last.wrapping_add(instance);
     }
@@ -139,8 +133,8 @@ fn count<M: Mechanism>(node: &Node<'_>, learners: u32) -> Result<Report, Failure
         for end in &mut ends {
             let instance = end.receive(|answer| head(answer).0)?;
             is_over = instance == END;
-            if !is_over && instance != instances {
-                return Err(out_of_order("answer to instance", instance, instances));
+            if !is_over {
+                expect("answer to instance", instance, instances)?;
             }
         }
         if is_over {
@@ -149,16 +143,19 @@ fn count<M: Mechanism>(node: &Node<'_>, learners: u32) -> Result<Report, Failure
         instances += 1;
         if measured.is_none()
             && instances.is_multiple_of(16)
-            && began.elapsed() >= node.order.warm_up
+            && began.elapsed() >= node.order.length.warm_up
         {
             measured = Some((Instant::now(), instances));
         }
     }
     let (since, before) = measured.unwrap_or((began, 0));
-    let elapsed_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Report { done: instances - before, elapsed_ns, sequence: 0 })
+    Ok(Report::since(since, instances - before))
 }
 
-fn out_of_order(what: &str, found: u64, due: u64) -> Failure {
-    Failure::other(format!("{what} {found} arrived where {due} was due"))
+#[inline(always)]
+fn expect(what: &str, found: u64, due: u64) -> Result<(), Failure> {
+    if found == due {
+        return Ok(());
+    }
+    Err(Failure::other(format!("{what} {found} arrived where {due} was due")))
 }

@@ -2,7 +2,6 @@
 //! its own that sleeps when it has nothing to do. Beside it the parts of the way, a relay by sockets, and D-Bus.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use corewire::Domain;
@@ -20,8 +19,10 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use serde::{Deserialize, Serialize};
 
+use crate::study::distances::Lines;
 use crate::study::failure::{Doing, Failure};
-use crate::study::interfaces::{BUS_ADDRESS, Bus, Id};
+use crate::study::interfaces::Id;
+use crate::study::interfaces::bus::{self, Bus};
 use crate::study::program::PROGRAM;
 
 /// The services of the two cores.
@@ -68,6 +69,9 @@ pub(crate) struct Placed {
     pub(crate) relay_ns: Vec<f64>,
     /// Empty without D-Bus.
     pub(crate) dbus_ns: Vec<f64>,
+    /// Time of a bare line one way, before and after.
+    #[serde(default)]
+    pub(crate) line_ns: Lines,
 }
 
 impl Placed {
@@ -205,13 +209,7 @@ pub(super) fn measure(
         false => None,
     };
     for (index, (part, cpu)) in parts.into_iter().enumerate() {
-        let words = crew.command_of(index, &ROLE, &Order { part, cpu })?;
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        if let Some(bus) = &bus {
-            command.env(BUS_ADDRESS, bus.address());
-        }
-        crew.add(&mut command)?;
+        bus::add_worker(&mut crew, bus.as_ref(), index, (&ROLE, &Order { part, cpu }))?;
     }
     crew.await_ready()?;
     crew.go();
@@ -253,7 +251,8 @@ fn call(
         Ok::<_, Failure>(times)
     })?;
     let of = |block: usize| blocks.of(block).to_vec();
-    Ok(Placed { circuit_ns: of(0), lmp_ns: of(1), ump_ns: of(2), relay_ns: of(3), dbus_ns: of(4) })
+    let [circuit_ns, lmp_ns, ump_ns, relay_ns, dbus_ns] = [0, 1, 2, 3, 4].map(of);
+    Ok(Placed { circuit_ns, lmp_ns, ump_ns, relay_ns, dbus_ns, line_ns: None })
 }
 
 fn exchange(socket: &rustix::fd::OwnedFd, number: u64) -> Result<(), Failure> {

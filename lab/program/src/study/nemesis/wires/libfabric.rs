@@ -37,6 +37,8 @@ const EAGAIN: isize = 11;
 const ADDRESS_BYTES: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// An address, a buffer, or what the caller keeps with an object or an operation.
+type Any = *mut c_void;
 type Getinfo = unsafe extern "C" fn(
     u32,
     *const c_char,
@@ -46,7 +48,10 @@ type Getinfo = unsafe extern "C" fn(
     *mut *mut Info,
 ) -> c_int;
 type Dupinfo = unsafe extern "C" fn(*const Info) -> *mut Info;
-type Fabric = unsafe extern "C" fn(*mut c_void, *mut *mut FidFabric, *mut c_void) -> c_int;
+type OpenFabric = unsafe extern "C" fn(Any, *mut *mut Object<FabricOps>, Any) -> c_int;
+/// Opens an object of a `Parent` with these attributes.
+type Open<Parent, Attributes, Opened> =
+    unsafe extern "C" fn(*mut Object<Parent>, *mut Attributes, *mut *mut Opened, Any) -> c_int;
 
 #[repr(C)]
 struct Info {
@@ -109,46 +114,25 @@ struct Ops {
     control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
 }
 
+/// What everything is that has no more operations than these.
 #[repr(C)]
-struct FidFabric {
+struct Object<Operations> {
     fid: Fid,
-    ops: *const FabricOps,
+    ops: *const Operations,
 }
 
 #[repr(C)]
 struct FabricOps {
     size: usize,
-    domain:
-        unsafe extern "C" fn(*mut FidFabric, *mut Info, *mut *mut FidDomain, *mut c_void) -> c_int,
-}
-
-#[repr(C)]
-struct FidDomain {
-    fid: Fid,
-    ops: *const DomainOps,
+    domain: Open<FabricOps, Info, Object<DomainOps>>,
 }
 
 #[repr(C)]
 struct DomainOps {
     size: usize,
-    av_open: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut AvAttributes,
-        *mut *mut FidAv,
-        *mut c_void,
-    ) -> c_int,
-    cq_open: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut CqAttributes,
-        *mut *mut FidCq,
-        *mut c_void,
-    ) -> c_int,
-    endpoint: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut Info,
-        *mut *mut FidEndpoint,
-        *mut c_void,
-    ) -> c_int,
+    av_open: Open<DomainOps, AvAttributes, Object<AvOps>>,
+    cq_open: Open<DomainOps, CqAttributes, Object<CqOps>>,
+    endpoint: Open<DomainOps, Info, Endpoint>,
 }
 
 #[repr(C)]
@@ -169,32 +153,20 @@ struct CqAttributes {
 }
 
 #[repr(C)]
-struct FidAv {
-    fid: Fid,
-    ops: *const AvOps,
-}
-
-#[repr(C)]
 struct AvOps {
     size: usize,
     insert:
-        unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
-}
-
-#[repr(C)]
-struct FidCq {
-    fid: Fid,
-    ops: *const CqOps,
+        unsafe extern "C" fn(*mut Object<AvOps>, *const c_void, usize, *mut u64, u64, Any) -> c_int,
 }
 
 #[repr(C)]
 struct CqOps {
     size: usize,
-    read: unsafe extern "C" fn(*mut FidCq, *mut *mut c_void, usize) -> isize,
+    read: unsafe extern "C" fn(*mut Object<CqOps>, *mut Any, usize) -> isize,
 }
 
 #[repr(C)]
-struct FidEndpoint {
+struct Endpoint {
     fid: Fid,
     ops: *const c_void,
     cm: *const CmOps,
@@ -207,43 +179,26 @@ struct FidEndpoint {
 struct CmOps {
     size: usize,
     setname: *const c_void,
-    getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
+    getname: unsafe extern "C" fn(*mut Fid, Any, *mut usize) -> c_int,
 }
 
 #[repr(C)]
 struct TaggedOps {
     size: usize,
-    receive: unsafe extern "C" fn(
-        *mut FidEndpoint,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        u64,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
+    receive: unsafe extern "C" fn(*mut Endpoint, Any, usize, Any, u64, u64, u64, Any) -> isize,
     others: [*const c_void; 2],
-    send: unsafe extern "C" fn(
-        *mut FidEndpoint,
-        *const c_void,
-        usize,
-        *mut c_void,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
+    send: unsafe extern "C" fn(*mut Endpoint, *const c_void, usize, Any, u64, u64, Any) -> isize,
     more: [*const c_void; 2],
-    inject: unsafe extern "C" fn(*mut FidEndpoint, *const c_void, usize, u64, u64) -> isize,
+    inject: unsafe extern "C" fn(*mut Endpoint, *const c_void, usize, u64, u64) -> isize,
 }
 
 pub(crate) struct Shm {
-    endpoint: *mut FidEndpoint,
-    domain: *mut FidDomain,
-    fabric: *mut FidFabric,
-    av: *mut FidAv,
+    endpoint: *mut Endpoint,
+    domain: *mut Object<DomainOps>,
+    fabric: *mut Object<FabricOps>,
+    av: *mut Object<AvOps>,
     /// Completion queues: of sends, of receives.
-    queues: [*mut FidCq; 2],
+    queues: [*mut Object<CqOps>; 2],
     inject_bytes: usize,
     other: u64,
     /// Memory that the provider may use during an operation: it needs four words, and has twice as
@@ -308,7 +263,7 @@ impl Wire for Shm {
         let library = library().doing("load libfabric")?;
         let info = info(&library)?;
         // SAFETY: rdma/fabric.h declares the function with this type.
-        let open = unsafe { library.get::<Fabric>(b"fi_fabric") }.doing("load libfabric")?;
+        let open = unsafe { library.get::<OpenFabric>(b"fi_fabric") }.doing("load libfabric")?;
         let mut this = Self {
             endpoint: ptr::null_mut(),
             domain: ptr::null_mut(),
@@ -468,21 +423,16 @@ fn await_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let begun = Instant::now();
     loop {
         match std::fs::read(path) {
-            Ok(bytes) => return Ok(bytes),
-            Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(error).doing("learn an address");
-            }
-            Err(_) => std::thread::yield_now(),
+            Err(_) if begun.elapsed() < PATIENCE => std::thread::yield_now(),
+            read => return read.doing("learn an address"),
         }
     }
 }
 
 fn check(result: c_int, what: &str) -> Result<(), Failure> {
-    match result {
-        0 => Ok(()),
-        error => {
-            let reason = std::io::Error::from_raw_os_error(error.saturating_neg());
-            Err(Failure::other(format!("cannot {what}: {reason}")))
-        }
+    if result == 0 {
+        return Ok(());
     }
+    let reason = std::io::Error::from_raw_os_error(result.saturating_neg());
+    Err(Failure::other(format!("cannot {what}: {reason}")))
 }

@@ -43,6 +43,7 @@ pub(crate) enum Id {
 /// What a process needs to open its end of a wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
+    pub(crate) wire: Id,
     /// Index of the process.
     pub(crate) index: u32,
     /// Number of processes, each of which sends to the next one.
@@ -56,19 +57,15 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// The seat of one of the two workers.
-    pub(crate) fn of(worker: &Worker, ticket: &str) -> Self {
-        Self { ticket: ticket.to_owned(), ..Self::in_ring(worker, 2) }
-    }
-
-    /// The seat of a worker in a ring of so many.
-    pub(crate) fn in_ring(worker: &Worker, processes: usize) -> Self {
+    /// The seat of a worker among so many.
+    pub(crate) fn of(worker: &Worker, wire: Id, processes: usize, ticket: &str) -> Self {
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
+            wire,
             index: number(worker.index()),
             processes: number(processes),
             directory: worker.directory().to_owned(),
-            ticket: String::new(),
+            ticket: ticket.to_owned(),
             must_yield: worker.must_yield(),
         }
     }
@@ -134,18 +131,9 @@ impl Id {
     /// Its settings, in one sentence.
     pub(crate) fn settings(self) -> String {
         match self {
-            Self::Corewire => endpoint::settings(),
-            Self::Nemesis => {
-                published::settings("free queue at the sender, shadow head, fastboxes")
-            }
-            Self::NemesisQueues => published::settings("free queue at the sender, shadow head"),
-            Self::NemesisPlain => published::settings("free queue at the sender"),
-            Self::NemesisReceiver => {
-                published::settings("free queue at the receiver, under a lock, shadow head")
-            }
-            Self::NemesisGlobal => published::settings("one free queue, under a lock, shadow head"),
             Self::LibfabricShm => libfabric::settings(),
             Self::OpenMpi => open_mpi::settings(),
+            _ => self.published().map_or_else(endpoint::settings, published::settings),
         }
     }
 
@@ -194,13 +182,9 @@ impl Id {
     pub(crate) fn with<V: Visit>(self, visit: V) -> V::Out {
         match self {
             Self::Corewire => visit.visit::<endpoint::Wired>(),
-            Self::Nemesis => visit.visit::<published::All>(),
-            Self::NemesisQueues => visit.visit::<published::Queues>(),
-            Self::NemesisPlain => visit.visit::<published::Plain>(),
-            Self::NemesisReceiver => visit.visit::<published::AtReceiver>(),
-            Self::NemesisGlobal => visit.visit::<published::Global>(),
             Self::LibfabricShm => visit.visit::<libfabric::Shm>(),
             Self::OpenMpi => visit.visit::<open_mpi::Mpi>(),
+            _ => visit.visit::<published::Published>(),
         }
     }
 }

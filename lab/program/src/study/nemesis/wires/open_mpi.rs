@@ -9,23 +9,17 @@ use super::{Seat, TAG, Wire};
 use crate::study::failure::{Doing, Failure};
 use crate::study::open_mpi::{self, OpenMpi, check, count};
 
-type Send =
-    unsafe extern "C" fn(*const c_void, c_int, *mut c_void, c_int, c_int, *mut c_void) -> c_int;
-type Receive = unsafe extern "C" fn(
-    *mut c_void,
-    c_int,
-    *mut c_void,
-    c_int,
-    c_int,
-    *mut c_void,
-    *mut c_void,
-) -> c_int;
+/// A buffer, a handle, or a status.
+type Pointer = *mut c_void;
+type Send = unsafe extern "C" fn(*const c_void, c_int, Pointer, c_int, c_int, Pointer) -> c_int;
+type Receive =
+    unsafe extern "C" fn(Pointer, c_int, Pointer, c_int, c_int, Pointer, Pointer) -> c_int;
 
 pub(crate) struct Mpi {
     send: Symbol<Send>,
     receive: Symbol<Receive>,
-    world: *mut c_void,
-    byte: *mut c_void,
+    world: Pointer,
+    byte: Pointer,
     next: c_int,
     previous: c_int,
     _library: OpenMpi,

@@ -4,7 +4,7 @@ use corewire_harness::board::path_of;
 use corewire_os::memory::Segment;
 use corewire_published::rings::{FreeQueue, Nemesis, NemesisOptions};
 
-use super::{Id, Seat, TAG, Wire};
+use super::{Seat, TAG, Wire};
 use crate::study::failure::{Doing, Failure};
 use crate::study::mechanisms::{Kept, Patience};
 
@@ -23,8 +23,18 @@ pub(super) const fn options(
     Options { processes, cells, cell_bytes, free_queue, has_shadow_head, has_fastboxes }
 }
 
-pub(super) fn settings(options: &str) -> String {
-    format!("as printed: {options}; {CELLS} cells of {} KiB a process", (CELL_BYTES + 32) >> 10)
+pub(super) fn settings(options: Options) -> String {
+    let free_queue = match options.free_queue {
+        FreeQueue::Sender => "free queue at the sender",
+        FreeQueue::Receiver => "free queue at the receiver, under a lock",
+        FreeQueue::Global => "one free queue, under a lock",
+    };
+    let shadow_head = if options.has_shadow_head { ", shadow head" } else { "" };
+    let fastboxes = if options.has_fastboxes { ", fastboxes" } else { "" };
+    let cell = (CELL_BYTES + 32) >> 10;
+    format!(
+        "as printed: {free_queue}{shadow_head}{fastboxes}; {CELLS} cells of {cell} KiB a process"
+    )
 }
 
 fn segment_bytes(options: Options) -> u64 {
@@ -39,26 +49,17 @@ pub(super) fn set_up(options: Options) -> Result<(Kept, String), Failure> {
     Ok((Box::new((segment, memory)), path))
 }
 
-/// One form of Nemesis. `ID` is its index in [`IDS`].
-pub(crate) struct Published<const ID: usize> {
+/// One of the forms of Nemesis.
+pub(crate) struct Published {
     process: Nemesis,
     other: u32,
     patience: Patience,
 }
 
-const IDS: [Id; 5] =
-    [Id::Nemesis, Id::NemesisQueues, Id::NemesisPlain, Id::NemesisReceiver, Id::NemesisGlobal];
-
-pub(crate) type All = Published<0>;
-pub(crate) type Queues = Published<1>;
-pub(crate) type Plain = Published<2>;
-pub(crate) type AtReceiver = Published<3>;
-pub(crate) type Global = Published<4>;
-
-impl<const ID: usize> Wire for Published<ID> {
+impl Wire for Published {
     fn open(seat: &Seat) -> Result<Self, Failure> {
-        let missing = || Failure::other("no form of Nemesis");
-        let options = IDS[ID].published().ok_or_else(missing)?;
+        let options = seat.wire.published();
+        let options = options.ok_or_else(|| Failure::other("no form of Nemesis"))?;
         let segment = Segment::open_writable(&seat.ticket).doing("open shared memory")?;
         let memory = segment.map_writable(segment_bytes(options)).doing("map shared memory")?;
         let process = Nemesis::new(&memory, options, seat.index);
