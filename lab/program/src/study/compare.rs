@@ -65,35 +65,45 @@ pub(crate) struct ReportArgs {
 
 /// Runs the `report` command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let of_some_study = redraw::<super::zimp::Study>(args)?
-        || redraw::<super::nemesis::Study>(args)?
-        || redraw::<super::active::Study>(args)?
-        || redraw::<super::interfaces::Study>(args)?
-        || redraw::<super::routing::Study>(args)?
-        || redraw::<super::protocols::Study>(args)?
-        || redraw::<super::collectives::Study>(args)?;
+    // A journal is of a study that is not finished yet, whatever was there before.
+    let has_some = report_some(args, true)? || report_some(args, false)?;
     let directory = args.directory.display();
-    of_some_study
+    has_some
         .then_some(())
         .ok_or_else(|| Failure::usage(format!("{directory} holds no results of a study")))
 }
 
-/// Draws the page of the directory again, if it holds results of this study. Returns whether it does.
-fn redraw<S: Study>(args: &ReportArgs) -> Result<bool, Failure> {
+/// Draws the page of whichever study the directory has. Returns whether it has one.
+fn report_some(args: &ReportArgs, is_unfinished: bool) -> Result<bool, Failure> {
+    Ok(redraw::<super::zimp::Study>(args, is_unfinished)?
+        || redraw::<super::nemesis::Study>(args, is_unfinished)?
+        || redraw::<super::active::Study>(args, is_unfinished)?
+        || redraw::<super::interfaces::Study>(args, is_unfinished)?
+        || redraw::<super::routing::Study>(args, is_unfinished)?
+        || redraw::<super::protocols::Study>(args, is_unfinished)?
+        || redraw::<super::collectives::Study>(args, is_unfinished)?)
+}
+
+/// Draws the page of this study from its journal, or from its results, if the directory has them.
+fn redraw<S: Study>(args: &ReportArgs, is_unfinished: bool) -> Result<bool, Failure> {
     let directory = &args.directory;
-    let path = directory.join("results.json");
-    let results = match Journal::<S>::look(directory)? {
-        Some((header, entries)) => Some(Results::of(&header, &entries)?),
-        // The journal of another study may be there alone.
-        None if !path.exists() => None,
-        None => Results::<S::Body>::read(&path)?,
+    let results = match is_unfinished {
+        true => match Journal::<S>::look(directory)? {
+            Some((header, entries)) => Some(Results::of(&header, &entries)?),
+            None => None,
+        },
+        false => Results::<S::Body>::read(&directory.join("results.json"))?,
     };
     let Some(results) = results else { return Ok(false) };
-    output::write(directory, &results)?;
+    // Results of an earlier study stay as they are until this one is finished.
+    if !is_unfinished {
+        output::write_results(directory, &results)?;
+    }
+    output::write_page(directory, &results)?;
     if args.plots {
         output::write_plots(directory, &results)?;
     }
-    output::print(directory, &results);
+    output::print(directory, &results)?;
     Ok(true)
 }
 

@@ -48,7 +48,7 @@ impl Study for Nothing {
         Ok(())
     }
 
-    fn body(&self, _: &[Entry<Self>]) -> Result<None, Failure> {
+    fn body(&self, _: &Machine, _: &[Entry<Self>]) -> Result<None, Failure> {
         Ok(None)
     }
 }

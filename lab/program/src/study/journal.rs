@@ -32,6 +32,15 @@ pub(crate) struct Header<S: Study> {
     pub(crate) machine: Machine,
 }
 
+impl<S: Study> Header<S> {
+    /// Whether runs under both headers can be compared.
+    fn is_of_same_runs_as(&self, other: &Self) -> bool {
+        let machine = |it: &Self| (it.machine.processor.clone(), it.machine.cores);
+        (&self.study, &self.name, &self.version) == (&other.study, &other.name, &other.version)
+            && machine(self) == machine(other)
+    }
+}
+
 /// What an unfinished run has measured.
 pub(crate) type Unfinished<S> = (Header<S>, Vec<Entry<S>>);
 
@@ -58,30 +67,36 @@ impl<S: Study> Journal<S> {
             machine: machine::describe(queue_limits)?,
         };
         if let Some(Found { header: found, entries, bytes }) = read(&path)? {
-            let is_same = |it: &Header<S>| {
-                (&it.study, &it.name, &it.version) == (&header.study, &header.name, &header.version)
-            };
-            let Some(header) = found.filter(is_same) else {
+            let Some(header) = found.filter(|it| it.is_of_same_runs_as(&header)) else {
                 return Err(Failure::usage(format!(
-                    "{} holds an unfinished run of other settings: give those again to finish it, \
-                     another --out, or remove {FILE}",
+                    "{} holds an unfinished run of other settings, or of another machine or version: give \
+                     those again to finish it, another --out, or remove {FILE}",
                     directory.display()
                 )));
             };
-            let file = OpenOptions::new().append(true).open(&path);
-            let file = file.doing(format_args!("write {}", path.display()))?;
+            let file = Self::lock(&path)?;
             // An incomplete last line would spoil the next one.
             file.set_len(bytes).doing(format_args!("write {}", path.display()))?;
             return Ok(Self { path, file, header, entries });
         }
-        let file = File::create(&path).doing(format_args!("write {}", path.display()))?;
+        let file = Self::lock(&path)?;
+        file.set_len(0).doing(format_args!("write {}", path.display()))?;
         let mut journal = Self { path, file, header, entries: Vec::new() };
         let line = serde_json::to_string(&journal.header).doing("write a journal")?;
         journal.write(&line)?;
         Ok(journal)
     }
 
-    /// The unfinished run in `directory`; `None` if there is none of such a study.
+    /// Opens the file to append to it, for this process alone.
+    fn lock(path: &Path) -> Result<File, Failure> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = file.doing(format_args!("write {}", path.display()))?;
+        let lock = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        let refused = |_| Failure::usage(format!("{}: another study writes there", path.display()));
+        lock.map_err(refused).map(|()| file)
+    }
+
+    /// The unfinished run in `directory`; `None` if there is none of this study.
     pub(crate) fn look(directory: &Path) -> Result<Option<Unfinished<S>>, Failure> {
         let Some(Found { header, entries, .. }) = read(&directory.join(FILE))? else {
             return Ok(None);
@@ -91,8 +106,13 @@ impl<S: Study> Journal<S> {
     }
 
     /// Appends an entry.
-    pub(crate) fn add(&mut self, entry: Entry<S>) -> Result<(), Failure> {
-        let line = serde_json::to_string(&entry).doing("write a journal")?;
+    pub(crate) fn add(&mut self, mut entry: Entry<S>) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(&entry).doing("write a journal")?;
+        // JSON has no word for what is not a number.
+        if serde_json::from_str::<Entry<S>>(&line).is_err() {
+            entry.found = Err("a figure is not a number".to_owned());
+            line = serde_json::to_string(&entry).doing("write a journal")?;
+        }
         self.write(&line)?;
         self.entries.push(entry);
         Ok(())
@@ -169,6 +189,9 @@ mod tests {
         let mut journal = open();
         assert_eq!(journal.entries, [entry(0)]);
         journal.add(entry(1)).unwrap();
+        let second = Journal::open(&directory, &Nothing, String::new()).unwrap_err();
+        assert!(second.message.contains("another study writes there"), "{}", second.message);
+        drop(journal);
         let journal = open();
         assert_eq!(journal.entries, [entry(0), entry(1)]);
         journal.finish().unwrap();

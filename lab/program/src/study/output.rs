@@ -21,8 +21,11 @@ pub(crate) fn make(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes results, tables and page to `directory`.
-pub(crate) fn write<B: Body>(directory: &Path, results: &Results<B>) -> Result<(), Failure> {
+/// Writes results and tables to `directory`.
+pub(crate) fn write_results<B: Body>(
+    directory: &Path,
+    results: &Results<B>,
+) -> Result<(), Failure> {
     let json = match B::IS_DENSE {
         true => serde_json::to_string(results),
         false => serde_json::to_string_pretty(results),
@@ -31,6 +34,11 @@ pub(crate) fn write<B: Body>(directory: &Path, results: &Results<B>) -> Result<(
     for (stem, table) in B::tables(results) {
         put(directory, &format!("{stem}.csv"), &table.csv()?)?;
     }
+    Ok(())
+}
+
+/// Writes the page to `directory`.
+pub(crate) fn write_page<B: Body>(directory: &Path, results: &Results<B>) -> Result<(), Failure> {
     put(directory, "report.html", &B::page(results).html())
 }
 
@@ -49,9 +57,8 @@ fn put(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// Prints the main figures, and where the page is.
-pub(crate) fn print<B: Body>(directory: &Path, results: &Results<B>) {
-    for table in B::summary(results) {
-        println!("{}", table.text());
-    }
-    println!("{}", directory.join("report.html").display());
+pub(crate) fn print<B: Body>(directory: &Path, results: &Results<B>) -> Result<(), Failure> {
+    let shown = B::summary(results).into_iter().filter(|table| !table.rows.is_empty());
+    let tables: String = shown.map(|table| table.text() + "\n").collect();
+    crate::print(&format!("{tables}{}\n", directory.join("report.html").display()))
 }

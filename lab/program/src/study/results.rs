@@ -166,7 +166,7 @@ impl<B: Body> Results<B> {
             began: header.began.clone(),
             effort: header.study.effort().name().to_owned(),
             machine: header.machine.clone(),
-            body: header.study.body(done)?,
+            body: header.study.body(&header.machine, done)?,
         })
     }
 
@@ -211,8 +211,13 @@ impl<B: Body> Results<B> {
         here
     }
 
-    /// The runs that were measured at the distance with the most runs.
+    /// The runs that were measured at the distance with the most runs; none whose cores were moved, if all were.
     pub(crate) fn at_most_frequent(&self) -> Self {
-        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
+        if let Some(distance) = self.distances().first() {
+            return self.at(distance);
+        }
+        let mut here = self.clone();
+        here.body.retain(&mut |line| line.is_none());
+        here
     }
 }

@@ -17,9 +17,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::distances::{self, Lines};
+use super::distances::{self, Distance, Lines};
 use super::journal::Journal;
-use super::results::{Body, Results};
+use super::results::{Body, Machine, Results};
 use super::{interrupt, output};
 use crate::study::failure::{Doing, Failure};
 
@@ -113,8 +113,8 @@ pub(crate) trait Study: Clone + Debug + PartialEq + Serialize + DeserializeOwned
         Vec::new()
     }
 
-    /// The results of all runs so far.
-    fn body(&self, done: &[Entry<Self>]) -> Result<Self::Body, Failure>;
+    /// The results of all runs so far, which were made on `machine`.
+    fn body(&self, machine: &Machine, done: &[Entry<Self>]) -> Result<Self::Body, Failure>;
 }
 
 /// A run, or why it failed.
@@ -140,11 +140,16 @@ impl<S: Study> Entry<S> {
     }
 }
 
+/// The distance of the cores that most runs had; `None` if no line was timed, or the cores were always moved.
+fn home<S: Study>(done: &[Entry<S>]) -> Option<Distance> {
+    let timed = done.iter().flat_map(Entry::lines).filter(Option::is_some);
+    distances::of(timed).into_iter().next()
+}
+
 /// What the run found that counts of a job whose results have room for one, and the times of a line around it. It succeeded,
 /// and was at the distance with the most runs, if there is such a one.
 pub(crate) fn best<S: Study>(done: &[Entry<S>], job: &S::Job) -> (Lines, Result<S::Found, String>) {
-    let timed = done.iter().map(|entry| entry.line_ns).filter(Option::is_some);
-    let home = distances::of(timed).into_iter().next();
+    let home = home(done);
     let is_home = |entry: &Entry<S>| home.is_none_or(|home| home.has(entry.line_ns));
     let runs = done.iter().filter(|entry| entry.job == *job);
     let best = runs.max_by_key(|entry| (entry.found.is_ok(), is_home(entry)));
@@ -179,10 +184,10 @@ pub(crate) fn run<S: Study>(study: S, common: &Common) -> Result<(), Failure> {
     runner.run_all()?;
     let journal = runner.journal;
     let results = Results::of(&journal.header, &journal.entries)?;
-    output::write(&out, &results)?;
+    output::write_results(&out, &results)?;
+    output::write_page(&out, &results)?;
     journal.finish()?;
-    output::print(&out, &results);
-    Ok(())
+    output::print(&out, &results)
 }
 
 struct Runner<S: Study> {
@@ -219,9 +224,10 @@ impl<S: Study> Runner<S> {
         }
         let most = groups.iter().map(|group| group.runs).max().unwrap_or(0);
         for extra in 0..most {
-            let lacking: Vec<Vec<S::Job>> =
-                groups.iter().map(|group| self.lacking(group, extra)).collect();
-            for (jobs, group) in lacking.iter().zip(&groups) {
+            let Some(home) = home(&self.journal.entries) else { break };
+            let open = groups.iter().filter(|group| extra < group.runs);
+            let lacking: Vec<_> = open.map(|group| (group, self.lacking(group, home))).collect();
+            for (group, jobs) in &lacking {
                 let time: Duration = jobs.iter().map(|job| self.study.time_of(job)).sum();
                 self.bar.inc_length(millis(time));
                 self.turn(jobs, group.runs + extra)?;
@@ -231,11 +237,9 @@ impl<S: Study> Runner<S> {
         Ok(())
     }
 
-    /// The jobs of a group that are worth another run: some figures were measured at other distances than most, and fewer
-    /// than half of the planned runs at that of most.
-    fn lacking(&self, group: &Group<S::Job>, extra: u32) -> Vec<S::Job> {
-        let timed = self.journal.entries.iter().flat_map(Entry::lines).filter(Option::is_some);
-        let Some(home) = distances::of(timed).into_iter().next() else { return Vec::new() };
+    /// The jobs of a group that are worth another run: some figures were measured at other distances than that of most, and
+    /// fewer than half of the planned runs there.
+    fn lacking(&self, group: &Group<S::Job>, home: Distance) -> Vec<S::Job> {
         let is_here = |line: &&Lines| line.is_none() || home.has(**line);
         let lacks = |job: &&S::Job| {
             let runs = self.journal.entries.iter().filter(|entry| entry.job == **job);
@@ -247,11 +251,7 @@ impl<S: Study> Runner<S> {
                 here < runs.len() && 2 * here < group.runs as usize
             })
         };
-        if extra >= group.runs {
-            Vec::new()
-        } else {
-            group.jobs.iter().filter(lacks).cloned().collect()
-        }
+        group.jobs.iter().filter(lacks).cloned().collect()
     }
 
     /// Makes those of these runs that are not done yet.
@@ -265,12 +265,12 @@ impl<S: Study> Runner<S> {
                 self.bar.set_message(self.study.words(job));
                 let watch = Watch::start(self.study.watched(job)?)?;
                 let found = self.study.run(job, run, &self.scratch.0);
-                let line_ns = watch.stop()?.line_ns;
                 // The result of an interrupted run is not valid.
                 if interrupt::is_wanted() {
                     self.bar.abandon();
                     return Err(interrupt::failure());
                 }
+                let line_ns = watch.stop()?.line_ns;
                 let found = found.map_err(|failure| failure.message);
                 self.journal.add(Entry { job: job.clone(), run, line_ns, found })?;
             }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use corewire_harness::places::Places;
 use corewire_harness::setup::Setup;
-use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use peer::ROLE;
@@ -24,7 +23,7 @@ use styles::Style;
 
 use super::distances::Lines;
 use super::program::PROGRAM;
-use super::results::About;
+use super::results::{About, Machine};
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::Failure;
 
@@ -137,7 +136,9 @@ impl runner::Study for Study {
         if is_reversed {
             report.found.reverse();
         }
-        let is_whole = report.found.len() == self.shapes.len();
+        let is_whole = report.found.len() == self.shapes.len()
+            && report.slow.len() == slow::SHAPES.len()
+            && report.refusals.len() == refusals::CALLS.len();
         if is_whole { Ok(report) } else { Err(Failure::other("a report is not whole")) }
     }
 
@@ -145,7 +146,7 @@ impl runner::Study for Study {
         report.found.iter().map(|found| found.line_ns).collect()
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Active, Failure> {
+    fn body(&self, machine: &Machine, done: &[Entry<Self>]) -> Result<Active, Failure> {
         let reports = || done.iter().filter_map(|it| Some((it.run, it.found.as_ref().ok()?)));
         let points = |repeat| {
             let shapes = self.shapes.iter().enumerate().filter(|(_, it)| it.repeat == repeat);
@@ -171,7 +172,7 @@ impl runner::Study for Study {
         let found = Active {
             run_s: self.measured.as_secs_f64(),
             runs: self.runs,
-            oversubscribed: processor::allowed()?.len() < 2,
+            oversubscribed: machine.cores < 2,
             styles: Style::value_variants().iter().map(about).collect(),
             failures: done.iter().filter_map(|it| it.found.as_ref().err().cloned()).collect(),
             trips: points(Repeat::Trips),

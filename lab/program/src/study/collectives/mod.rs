@@ -29,7 +29,7 @@ use results::{Collectives, Found, Point, Shape};
 use super::distances::Lines;
 use super::open_mpi;
 use super::program::PROGRAM;
-use super::results::{About, sorted};
+use super::results::{About, Machine, sorted};
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::{Doing, Failure};
 
@@ -143,11 +143,11 @@ impl runner::Study for Study {
     fn groups(&self) -> Vec<Group<Job>> {
         let there = self.libraries.iter().copied().filter(|id| id.about().impossible.is_none());
         let there: Vec<Id> = there.collect();
-        let group = |&processes: &usize| {
-            let jobs = there.iter().map(|&library| Job { library, processes });
-            Group { jobs: jobs.collect(), runs: self.runs }
-        };
-        self.processes.iter().map(group).collect()
+        let jobs = self
+            .processes
+            .iter()
+            .flat_map(|&processes| there.iter().map(move |&library| Job { library, processes }));
+        vec![Group { jobs: jobs.collect(), runs: self.runs }]
     }
 
     fn time_of(&self, &Job { processes, .. }: &Job) -> Duration {
@@ -187,7 +187,7 @@ impl runner::Study for Study {
         found.iter().map(|(_, line_ns)| *line_ns).collect()
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Collectives, Failure> {
+    fn body(&self, _: &Machine, done: &[Entry<Self>]) -> Result<Collectives, Failure> {
         let about = |&id: &Id| {
             let failure = |entry: &Entry<Self>| {
                 let why = entry.found.as_ref().err()?;

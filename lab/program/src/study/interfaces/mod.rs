@@ -33,6 +33,7 @@ use results::{Calls, Dynamic, Interfaces, TypeOf, WayOf};
 pub(crate) use rivals::Id;
 
 use super::program::PROGRAM;
+use super::results::Machine;
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::{Doing, Failure};
 
@@ -175,7 +176,7 @@ impl runner::Study for Study {
         }
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Interfaces, Failure> {
+    fn body(&self, _: &Machine, done: &[Entry<Self>]) -> Result<Interfaces, Failure> {
         let about = |way: &Way| WayOf {
             id: way.name.to_owned(),
             name: way.words.to_owned(),
@@ -190,7 +191,11 @@ impl runner::Study for Study {
             rivals: self.rivals.iter().map(|rival| rival.about()).collect(),
             ..Interfaces::default()
         };
-        for job in self.jobs() {
+        // What was measured counts, even if it is not possible any more.
+        let mut jobs = self.jobs();
+        let others = done.iter().map(|entry| &entry.job).filter(|job| !self.jobs().contains(job));
+        jobs.extend(others.cloned());
+        for job in jobs {
             let (line_ns, found) = runner::best(done, &job);
             match (job, found) {
                 (_, Ok(Finding::Calls(calls))) => body.calls.push(Calls { line_ns, ..calls }),

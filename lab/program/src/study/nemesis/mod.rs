@@ -26,7 +26,7 @@ use wires::Id;
 
 use super::distances::Lines;
 use super::program::PROGRAM;
-use super::results::About;
+use super::results::{About, Machine};
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::Failure;
 
@@ -63,8 +63,10 @@ const BESIDE: usize = 3;
 /// Time to start and to end a run.
 const AROUND: Duration = Duration::from_millis(600);
 
-/// Time of all runs in which instructions are counted.
-const COUNTING: Duration = Duration::from_secs(20);
+/// Batches of operations whose instructions are counted, and the time of one.
+const BATCHES: usize = 32;
+const BATCHES_QUICK: usize = 8;
+const BATCH_TIME: Duration = Duration::from_millis(600);
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,6 +129,10 @@ impl Study {
         let wires = if args.wires.is_empty() { Id::value_variants() } else { &args.wires };
         let measured = Duration::from_millis(milliseconds);
         Self { effort, runs, measured, wires: wires.to_vec(), shapes: shapes.collect() }
+    }
+
+    const fn batches(&self) -> usize {
+        if matches!(self.effort, Effort::Quick) { BATCHES_QUICK } else { BATCHES }
     }
 
     fn rings(&self) -> impl Iterator<Item = (Id, usize)> {
@@ -194,7 +200,7 @@ impl runner::Study for Study {
         match job {
             Job::Pair(_) => self.time_of_pair(),
             Job::Ring(..) => AROUND,
-            Job::Instructions => COUNTING,
+            Job::Instructions => BATCH_TIME * u32::try_from(self.batches()).unwrap_or(u32::MAX),
         }
     }
 
@@ -215,10 +221,9 @@ impl runner::Study for Study {
         Ok(match *job {
             Job::Pair(id) => Finding::Pair(self.pair(id, scratch)?),
             Job::Ring(id, processes) => Finding::Ring(ring::run(id, processes, scratch)?),
-            Job::Instructions => Finding::Instructions(instructions::count(
-                if self.effort == Effort::Quick { 8 } else { 32 },
-                scratch,
-            )?),
+            Job::Instructions => {
+                Finding::Instructions(instructions::count(self.batches(), scratch)?)
+            }
         })
     }
 
@@ -229,7 +234,7 @@ impl runner::Study for Study {
         }
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Nemesis, Failure> {
+    fn body(&self, machine: &Machine, done: &[Entry<Self>]) -> Result<Nemesis, Failure> {
         let failures = |job: Job| {
             let own = done.iter().filter(move |entry| entry.job == job);
             own.filter_map(|entry| entry.found.as_ref().err().cloned())
@@ -274,12 +279,12 @@ impl runner::Study for Study {
         Ok(Nemesis {
             run_s: self.measured.as_secs_f64(),
             runs: self.runs,
-            oversubscribed: corewire_os::processor::allowed()?.len() < 2,
+            oversubscribed: machine.cores < 2,
             cold_bytes: COLD_BYTES as u64,
             wires: self.wires.iter().map(about).collect(),
             points,
             rings: rings.collect(),
-            instructions_absent: failures(Job::Instructions).next(),
+            instructions_absent: runner::best(done, &Job::Instructions).1.err(),
             instructions: counts.unwrap_or_default(),
             polling: polling::count()?,
         })

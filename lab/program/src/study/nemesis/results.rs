@@ -37,7 +37,7 @@ pub(crate) struct Nemesis {
 /// Half round trips of a wire, for one size and kind of data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
-    /// A [`About::id`].
+    /// An [`About::id`].
     pub(crate) wire: String,
     pub(crate) bytes: u64,
     #[serde(flatten)]
@@ -100,7 +100,7 @@ pub(crate) struct Found {
 /// Rounds of a message through a ring of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ring {
-    /// A [`About::id`].
+    /// An [`About::id`].
     pub(crate) wire: String,
     pub(crate) processes: usize,
     /// Time of a round in each run, in nanoseconds.
@@ -227,6 +227,11 @@ impl Body for Nemesis {
     fn summary(results: &Results<Self>) -> Vec<Table> {
         let here = &results.at_most_frequent();
         let rings = here.body.rings().captioned("a message of 8 bytes around a ring of processes");
-        vec![super::page::numbers(here, Data::WARM), rings]
+        let mut gaps = About::gaps(&here.body.wires);
+        gaps.extend(
+            here.body.instructions_absent.iter().map(|why| format!("Instructions: {why}.")),
+        );
+        let gaps = Table::of_columns(gaps, &[("not measured", &|gap: &String| gap.clone())]);
+        vec![super::page::numbers(here, Data::WARM), rings, gaps]
     }
 }

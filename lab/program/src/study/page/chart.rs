@@ -116,7 +116,10 @@ impl Chart {
     ) -> Option<Figure> {
         let is_positive = |figure: f64| figure.is_finite() && figure > 0.0;
         for mark in self.series.iter_mut().flat_map(|series| &mut series.marks) {
-            *mark = mark.filter(|mark| is_positive(mark.x) && is_positive(mark.y));
+            *mark = mark.filter(|mark| is_positive(mark.x) && is_positive(mark.y)).map(|mark| {
+                let span = mark.span.filter(|(low, high)| is_positive(*low) && is_positive(*high));
+                Mark { span, ..mark }
+            });
         }
         self.series.retain(|series| series.present().next().is_some());
         if !self.series.iter().any(|series| series.present().count() > 1) {

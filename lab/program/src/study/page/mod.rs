@@ -121,6 +121,7 @@ impl Page {
 
     /// Gives a value.
     pub(crate) fn value(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        debug_assert!(self.template.contains(&format!("{{{name}}}")), "no page shows {name}");
         self.values.insert(name, text.into());
         self
     }
@@ -139,15 +140,14 @@ impl Page {
 
     /// The page as HTML that needs no other files.
     pub(crate) fn html(&self) -> String {
-        let template = self.filled();
-        let (head, rest) = template.split_once("\n## ").unwrap_or((&template, ""));
+        let (head, rest) = self.template.split_once("\n## ").unwrap_or((self.template, ""));
         let (title, lead) = head.split_once('\n').unwrap_or((head, ""));
-        let title = escape(title.trim_start_matches("# "));
+        let title = escape(&self.filled(title.trim_start_matches("# ")));
         let (mut links, mut body) = (String::new(), String::new());
         for section in rest.split("\n## ").filter(|section| !section.is_empty()) {
             let (head, text) = section.split_once('\n').unwrap_or((section, ""));
             let (anchor, heading) = head.split_once(": ").unwrap_or((head, head));
-            let heading = escape(heading);
+            let heading = escape(&self.filled(heading));
             links += &format!("<a href=\"#{anchor}\">{heading}</a>\n");
             body += &format!(
                 "<section id=\"{anchor}\">\n<h2>{heading}</h2>\n{}</section>\n",
@@ -180,15 +180,17 @@ impl Page {
         plots
     }
 
-    /// The template with its values.
-    fn filled(&self) -> String {
-        let mut filled = self.template.trim().to_owned();
-        for (name, text) in &self.values {
-            let place = format!("{{{name}}}");
-            assert!(self.template.contains(&place), "no page shows {place}");
-            filled = filled.replace(&place, text);
+    /// A line of the template with its values, which are text, whatever they hold.
+    fn filled(&self, text: &str) -> String {
+        let mut pieces = text.split('{');
+        let mut filled = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let (name, rest) = piece.split_once('}').unwrap_or((piece, ""));
+            let value = self.values.get(name);
+            filled += value.unwrap_or_else(|| panic!("no value {name} is given: {text}"));
+            filled += rest;
         }
-        filled
+        filled.trim().replace('\n', " ")
     }
 
     /// Paragraphs and blocks as HTML.
@@ -198,21 +200,23 @@ impl Page {
         let mut html = String::new();
         for part in text.split("\n\n").map(str::trim).filter(|part| !part.is_empty()) {
             if let Some(claim) = part.strip_prefix("> ") {
-                html += &one_claim(claim);
+                let (paper, here) = claim.split_once("\n=").unwrap_or((claim, ""));
+                html += &one_claim(&self.filled(paper), &self.filled(here));
                 continue;
             }
-            let part = part.replace('\n', " ");
-            let Some(block) = part.strip_prefix("{{").and_then(|part| part.strip_suffix("}}"))
-            else {
-                assert!(!part.contains('{'), "a value is missing: {part}");
-                html += &paragraph(&part);
-                continue;
+            let block = part.strip_prefix("{{").and_then(|part| part.strip_suffix("}}"));
+            let (block, otherwise) = match block {
+                Some(block) => {
+                    let (name, otherwise) = block.split_once(" | ").unwrap_or((block, ""));
+                    let block = self.blocks.get(name);
+                    let block = block.unwrap_or_else(|| panic!("no block {name} is given"));
+                    (block.html(name), otherwise)
+                }
+                None => (String::new(), part),
             };
-            let (name, otherwise) = block.split_once(" | ").unwrap_or((block, ""));
-            let block = self.blocks.get(name).map(|block| block.html(name)).unwrap_or_default();
-            match (&block[..], otherwise) {
-                ("", "") => {}
-                ("", otherwise) => html += &paragraph(otherwise),
+            match (&block[..], self.filled(otherwise)) {
+                ("", otherwise) if otherwise.is_empty() => {}
+                ("", otherwise) => html += &paragraph(&otherwise),
                 _ => html += &block,
             }
         }
@@ -221,11 +225,9 @@ impl Page {
 }
 
 /// What a paper claims, and what was found here.
-fn one_claim(claim: &str) -> String {
-    let (paper, here) = claim.split_once("\n=").unwrap_or((claim, ""));
-    let [paper, here] = [paper, here].map(|text| text.trim().replace('\n', " "));
-    let here = if here.is_empty() { "not measured in this run." } else { &here };
-    let (paper, here) = (escape(&paper), escape(here));
+fn one_claim(paper: &str, here: &str) -> String {
+    let here = if here.is_empty() { "not measured in this run." } else { here };
+    let (paper, here) = (escape(paper), escape(here));
     format!(
         "<dl class=\"claims\">\n<div><dt><b>The paper:</b> {paper}</dt><dd><b>Here:</b> {here}</dd></div>\n</dl>\n"
     )
@@ -362,13 +364,13 @@ pub(crate) fn whereabouts_of_all(distances: &[Distance], runs: &[(String, Lines)
 mod tests {
     use super::*;
 
-    const TEMPLATE: &str = "# A <page>\nOn {machine}.\n\n{{short}}\n\n## one: First\n{empty}\n\n{{list | None.}}\n\n{{more}}\n\n\
+    const TEMPLATE: &str = "# A <page>\nOn {machine}.\n\n{{short}}\n\n## one: First\n{empty}\n\n{{list | None.}}\n\n\
                             > It is\nfast.\n= {found}\n\n> It is small.\n= {empty}";
 
     fn page(items: &[&str]) -> String {
         let items: Vec<String> = items.iter().map(|&item| item.to_owned()).collect();
         let page = Page::bare(TEMPLATE)
-            .value("machine", "this & that")
+            .value("machine", "this & {that}")
             .value("empty", "")
             .value("found", "so it is.")
             .block("list", items.clone());
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn a_template_is_filled_and_what_is_empty_is_left_out() {
         let html = page(&["1 < 2"]);
-        assert!(html.contains("<h1>A &lt;page&gt;</h1>\n<p class=\"lead\">On this &amp; that.</p>\n<div class=\"short\">"));
+        assert!(html.contains("<h1>A &lt;page&gt;</h1>\n<p class=\"lead\">On this &amp; {that}.</p>\n<div class=\"short\">"));
         assert!(html.contains("<h2>First</h2>\n<ul>\n<li>1 &lt; 2</li>\n</ul>\n<dl class=\"claims\">\n<div><dt><b>The paper:</b> It is fast.</dt>"));
         assert!(html.contains("<dd><b>Here:</b> so it is.</dd></div>\n<div>"));
         assert!(
@@ -391,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a value is missing: On {machine}.")]
+    #[should_panic(expected = "no value machine is given: On {machine}.")]
     fn a_value_that_is_missing_is_noticed() {
         Page::bare("# A page\nOn {machine}.").html();
     }

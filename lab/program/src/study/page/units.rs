@@ -99,6 +99,9 @@ pub(crate) fn and(items: &[String]) -> String {
 
 /// The ticks of a logarithmic axis: powers of ten, with 2 and 5 between them where there is room.
 pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    if !low.is_normal() || !high.is_finite() {
+        return Vec::new();
+    }
     let decades = (high / low).log10();
     let steps: &[f64] = if decades < 3.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let mut ticks = Vec::new();

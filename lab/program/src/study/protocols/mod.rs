@@ -28,7 +28,7 @@ use results::{PointOf, Protocols};
 use crate::study::failure::{Doing, Failure};
 use crate::study::mechanisms::{Id, mechanism};
 use crate::study::model;
-use crate::study::results::sorted;
+use crate::study::results::{Machine, sorted};
 use crate::study::runner::{self, Common, Effort, Entry, Group};
 
 const PAXOS_EXAMPLES: &str = "\
@@ -264,7 +264,7 @@ impl runner::Study for Study {
         point.run(self.length, self.placed.clone(), scratch)
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Protocols, Failure> {
+    fn body(&self, _: &Machine, done: &[Entry<Self>]) -> Result<Protocols, Failure> {
         let points = self.shapes.iter().flat_map(|&shape| self.points(shape));
         let nodes = sorted(self.shapes.iter().map(|(_, nodes)| *nodes));
         Ok(Protocols {

@@ -30,6 +30,7 @@ use results::{Budget, Count, Routing, TypeOf};
 
 use super::interfaces::Id;
 use super::program::PROGRAM;
+use super::results::Machine;
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::{Doing, Failure};
 
@@ -169,7 +170,7 @@ impl runner::Study for Study {
         }
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Routing, Failure> {
+    fn body(&self, _: &Machine, done: &[Entry<Self>]) -> Result<Routing, Failure> {
         let mut body = Routing {
             rounds: self.rounds,
             dbus_absent: Id::Dbus.absence(),

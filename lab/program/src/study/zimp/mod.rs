@@ -20,7 +20,7 @@ use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
 use super::mechanisms::{Id, Shape, mechanism, raise_queue_limits};
-use super::results::sorted;
+use super::results::{Machine, sorted};
 use super::runner::{self, Common, Effort, Entry, Group};
 use crate::study::failure::{Doing, Failure};
 use results::{Count, Latency, Point, Run, SystemCall, Zimp};
@@ -331,7 +331,7 @@ impl runner::Study for Study {
         })
     }
 
-    fn body(&self, done: &[Entry<Self>]) -> Result<Zimp, Failure> {
+    fn body(&self, _: &Machine, done: &[Entry<Self>]) -> Result<Zimp, Failure> {
         let points = self.each(&self.streams).map(|(id, shape)| self.point(id, shape, done));
         let latencies = self.each(&self.round_trips);
         let latencies = latencies.map(|(id, shape)| self.latency(id, shape, done));
