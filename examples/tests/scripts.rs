@@ -51,7 +51,11 @@ fn all_steps_that_passed_are_listed() {
     let place = copy_with("passed", "exit 0");
     let (output, code) = finish(start(&place));
     assert_eq!(code, Some(0), "{output}");
-    assert!(output.contains("passed   lints") && output.contains("all passed"), "{output}");
+    assert!(
+        output.contains("passed   quick models, kill points, lints")
+            && output.contains("all passed"),
+        "{output}"
+    );
     fs::remove_dir_all(place).unwrap();
 }
 

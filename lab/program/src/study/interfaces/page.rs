@@ -25,7 +25,7 @@ pub(super) fn of(results: &Results<Interfaces>) -> Page {
     Page::of(include_str!("page.md"), results, &[("Effort", effort)])
         .value("rounds", rounds)
         .value("whereabouts", whereabouts_of_all(&results.distances(), &runs))
-        .short(in_short(found))
+        .short(in_short(found, &results.at_most_frequent().body.calls))
         .block("calls", calls_figure(found))
         .block("calls_table", calls_table(found))
         .block("types", types_figure(found))
@@ -47,15 +47,17 @@ fn percent(ratio: f64) -> String {
     format!("{:.1} %", 100.0 * ratio)
 }
 
-/// The thesis' ways beside each rival, the way that gains least, and what dynamic arrays cost.
-fn in_short(found: &Interfaces) -> Vec<String> {
+/// The thesis' ways beside each rival, the way that gains least, and what dynamic arrays cost. Times are those of `here`, at
+/// one distance of the cores.
+fn in_short(found: &Interfaces, here: &[Calls]) -> Vec<String> {
     let compared = |calls: &Calls| {
         let rival = name_of(&found.rivals, &calls.rival);
         Some(format!("{} of the time of one by {rival}", percent(calls.ratio?.median)))
     };
     let of_way = |(way, place): (&str, &str)| {
         let calls = || found.calls.iter().filter(|calls| calls.way == way);
-        let time = Spread::of(calls().filter_map(|calls| median(&calls.call_ns)))?;
+        let times = here.iter().filter(|calls| calls.way == way);
+        let time = Spread::of(times.filter_map(|calls| median(&calls.call_ns)))?;
         let shares: Vec<String> = calls().filter_map(compared).collect();
         let (time, shares) = (nanoseconds(time.median), and(&shares));
         Some(format!("A call {place} takes {time} by {}: {shares}.", found.way(way)))
@@ -65,7 +67,7 @@ fn in_short(found: &Interfaces) -> Vec<String> {
     let measured = found.calls.iter().filter_map(|calls| Some((calls.ratio?.median, calls)));
     if let Some((ratio, calls)) = measured.max_by(|one, other| one.0.total_cmp(&other.0)) {
         let (beside, ratio) = (beside(found, calls), percent(ratio));
-        sentences.push(format!("The gain is smallest for {beside}: {ratio} of its time."));
+        sentences.push(format!("A call gains least, or loses, for {beside}: {ratio} of its time."));
     }
     let range = |of: fn(&Dynamic) -> Spread| {
         let Spread { min, max, .. } = Spread::of(found.dynamic.iter().map(|it| of(it).median))?;

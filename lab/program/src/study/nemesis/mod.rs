@@ -65,7 +65,7 @@ const AROUND: Duration = Duration::from_millis(600);
 
 /// Batches of operations whose instructions are counted, and the time of one.
 const BATCHES: usize = 32;
-const BATCHES_QUICK: usize = 8;
+const BATCHES_QUICK: usize = 4;
 const BATCH_TIME: Duration = Duration::from_millis(600);
 
 /// What is measured.

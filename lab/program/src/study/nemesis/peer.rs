@@ -105,8 +105,11 @@ struct Buffers {
 impl Buffers {
     fn new(longest: usize, has_cold: bool) -> Self {
         let bytes = if has_cold { COLD_BYTES.max(2 * longest) } else { longest };
+        let mut memory = vec![0; bytes];
         // Writes to all pages, so that they are allocated.
-        let memory = (0..bytes).map(|at| (at >> 12).to_le_bytes()[0]).collect();
+        for (number, page) in memory.chunks_mut(4096).enumerate() {
+            page.fill(number.to_le_bytes()[0]);
+        }
         Self { memory, next: 0, shift: 0 }
     }
 

@@ -106,12 +106,13 @@ fn in_short(here: &Results<Protocols>) -> Vec<String> {
     };
     let under = ["zimp", BARRELFISH, "barrelfish_ump", "unix_datagram"];
     let mut sentences: Vec<String> = under.into_iter().filter_map(sentence).collect();
-    let crowded = found.points.iter().filter(|it| it.oversubscribed).count();
+    let measured = || found.points.iter().filter(|it| !it.each_ns.is_empty());
+    let crowded = measured().filter(|it| it.oversubscribed).count();
     if crowded > 0 {
         sentences.push(format!(
             "{crowded} of {} points have more processes than cores: their figures say how the processes take turns more \
              than what messages cost.",
-            found.points.len()
+            measured().count()
         ));
     }
     sentences

@@ -52,7 +52,8 @@ pub(super) fn of(results: &Results<Routing>) -> Page {
             it.median
         )
     });
-    let [routed, parts, dynamic, hops, scheduled] = claims(found).map(verdict);
+    let [routed, parts, dynamic, hops, scheduled] =
+        claims(found, &results.at_most_frequent().body.budgets).map(verdict);
     Page::of(include_str!("page.md"), results, &facts)
         .value("rounds", rounds)
         .value("line", line.unwrap_or_default())
@@ -283,15 +284,16 @@ pub(super) fn absent(found: &Routing) -> Vec<String> {
     dbus.chain(found.failures.iter().cloned()).map(|why| format!("{why}.")).collect()
 }
 
-/// What was found for each statement of the thesis, in the order of the page, and whether it holds.
-fn claims(found: &Routing) -> [Option<(String, bool)>; 5] {
+/// What was found for each statement of the thesis, in the order of the page, and whether it holds. `budgets` are those at one
+/// distance of the cores.
+fn claims(found: &Routing, budgets: &[Budget]) -> [Option<(String, bool)>; 5] {
     let kind = |name: &str| found.types.iter().find(|kind| kind.name == name);
     let long = |ratio: f64| format!("{ratio:.2} times as long");
     let placed = found.placed.as_ref().and_then(|it| ratios(&it.circuit_ns, &it.parts_ns()));
     let dynamic = kind("buffer100").zip(kind("fixed100"));
     let dynamic = dynamic.and_then(|(buffer, fixed)| ratios(buffer.through(2), fixed.through(2)));
     let more = kind("empty").and_then(|kind| ratios(kind.through(4), kind.through(2)));
-    let budgets = found.budgets.iter().filter_map(|it| Spread::of(it.circuit_ns.iter().copied()));
+    let budgets = budgets.iter().filter_map(|it| Spread::of(it.circuit_ns.iter().copied()));
     let budgets = spread(budgets).map(|it| it.max / it.min);
     [
         to_direct(found, 2).map(|Spread { min, max, .. }| {

@@ -834,7 +834,8 @@ fn outcome(found: &Zimp, id: &str, receivers: u32) -> Option<String> {
 
 /// Compares corewire, copying out, with ZIMP, with one receiver.
 fn over_zimp(found: &Zimp, size: u64) -> Option<String> {
-    let [own, zimp] = [COPYING, "zimp"].map(|id| found.point(id, size, 1, 1));
+    let [own, zimp] = [COPYING, "zimp"]
+        .map(|id| found.point(id, size, 1, 1).filter(|point| !point.oversubscribed));
     let (own, zimp) = (own?, zimp?);
     let words = match own.beside(zimp)? {
         Standing::Ahead => "ahead of",

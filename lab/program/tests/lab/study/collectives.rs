@@ -23,7 +23,7 @@ fn a_study_of_collective_calls_leaves_a_page_results_and_a_table() {
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
         // Open MPI may be missing, or fail.
-        assert!(runs.len() == 3 || point["library"] == "open_mpi", "{point} {libraries:?}");
+        assert!(runs.len() >= 3 || point["library"] == "open_mpi", "{point} {libraries:?}");
         assert!(runs.iter().all(|run| run["each_ns"].as_f64().expect("a time") > 0.0), "{point}");
     }
     let page = fs::read_to_string(out.path().join("report.html")).expect("a page");

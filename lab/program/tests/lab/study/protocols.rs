@@ -29,7 +29,8 @@ fn points(name: &str, more: &[&str]) -> Vec<Value> {
     for point in &points {
         assert_eq!(point["failures"].as_array().map(Vec::len), Some(0), "{point}");
         let times = point["each_ns"].as_array().expect("times");
-        assert_eq!(times.len(), 3, "{point}");
+        // A host that moves the cores has up to as many again.
+        assert!((3..=6).contains(&times.len()), "{point}");
         assert!(times.iter().all(|time| time.as_f64().expect("a time") > 0.0), "{point}");
         assert_eq!(point["oversubscribed"], point["processes"].as_u64().expect("a number") > cores);
     }
