@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corewire_os::file::read_regular_text;
@@ -66,6 +67,9 @@ impl<S: Study> Journal<S> {
             study: study.clone(),
             machine: machine::describe(queue_limits)?,
         };
+        // What is no journal is refused before it is opened to be written: a pipe would wait.
+        read::<S>(&path)?;
+        let file = Self::lock(&path)?;
         if let Some(Found { header: found, entries, bytes }) = read(&path)? {
             let Some(header) = found.filter(|it| it.is_of_same_runs_as(&header)) else {
                 return Err(Failure::usage(format!(
@@ -74,12 +78,10 @@ impl<S: Study> Journal<S> {
                     directory.display()
                 )));
             };
-            let file = Self::lock(&path)?;
             // An incomplete last line would spoil the next one.
             file.set_len(bytes).doing(format_args!("write {}", path.display()))?;
             return Ok(Self { path, file, header, entries });
         }
-        let file = Self::lock(&path)?;
         file.set_len(0).doing(format_args!("write {}", path.display()))?;
         let mut journal = Self { path, file, header, entries: Vec::new() };
         let line = serde_json::to_string(&journal.header).doing("write a journal")?;
@@ -92,8 +94,15 @@ impl<S: Study> Journal<S> {
         let file = OpenOptions::new().append(true).create(true).open(path);
         let file = file.doing(format_args!("write {}", path.display()))?;
         let lock = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
-        let refused = |_| Failure::usage(format!("{}: another study writes there", path.display()));
-        lock.map_err(refused).map(|()| file)
+        // One that ends removes the file, which may be the one that was opened here.
+        let is_there = |file: &File| {
+            let (own, named) = (file.metadata()?, path.metadata()?);
+            Ok::<_, std::io::Error>(own.ino() == named.ino())
+        };
+        match lock.is_ok() && is_there(&file).unwrap_or(false) {
+            true => Ok(file),
+            false => Err(Failure::usage(format!("{}: another study writes there", path.display()))),
+        }
     }
 
     /// The unfinished run in `directory`; `None` if there is none of this study.
