@@ -205,7 +205,9 @@ fn they_arrive_where_one_side_lives_in_a_user_namespace() {
         return;
     }
     let [there, refusals, ..] = exchange("large-namespace", &["user-namespace"]);
-    assert_eq!((there, refusals), (0, 1), "it may not look into a process outside");
+    assert_eq!(refusals, 1, "it is refused once, and then not tried again");
+    // Before that, the other side, which may look into a namespace below its own, may have copied a message by itself.
+    assert!(there <= 1, "{there} were pulled by a side that may not look into a process outside");
 }
 
 #[test]
