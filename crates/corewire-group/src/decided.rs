@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 
 use crate::error::GroupError;
-use crate::group::{Shared, State};
+use crate::group::{Group, Shared, State};
 use crate::member::Member;
 
 /// A decided command.
@@ -47,11 +47,15 @@ pub struct Decided {
     next: u64,
 }
 
-impl Decided {
-    pub(crate) fn new(shared: Arc<Shared>, next: u64) -> Self {
-        Self { shared, next }
+impl Group {
+    /// The decisions in their order, from this index on. Any number of threads may read.
+    #[must_use]
+    pub fn decided(&self, first: u64) -> Decided {
+        Decided { shared: Arc::clone(&self.shared), next: first }
     }
+}
 
+impl Decided {
     /// The next entry, if it is decided already. Never waits.
     ///
     /// # Errors

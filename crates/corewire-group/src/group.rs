@@ -6,15 +6,13 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, OsError};
+use corewire::OsError;
 use corewire_os::event::Bell;
 use corewire_os::{fork, process};
 
-use crate::decided::Decided;
 use crate::engine::Engine;
 use crate::error::GroupError;
 use crate::frame::{Command, Seen};
-use crate::join::GroupBuilder;
 use crate::member::{Member, View};
 use crate::replica::Replica;
 
@@ -27,7 +25,7 @@ const TURNS: u32 = 2000;
 /// the others take over its roles first. In a forked child every call returns [`GroupError::Forked`], or what was known
 /// before.
 pub struct Group {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -145,12 +143,6 @@ impl Shared {
 }
 
 impl Group {
-    /// Begins to join the group of this name in a domain. The group has the names `NAME.log`, `NAME.door` and `NAME.member.0`
-    /// to `NAME.member.63`, and its communicators names that follow these.
-    pub fn builder(domain: &Domain, name: &str) -> GroupBuilder {
-        GroupBuilder::new(domain, name)
-    }
-
     pub(crate) fn new(
         name: &str,
         engine: Engine,
@@ -335,12 +327,6 @@ impl Group {
             (proposed, proposed - replica.undecided_count() as u64)
         };
         Ok(state.replica().map(count).unwrap_or_default())
-    }
-
-    /// The decisions in their order, from this index on. Any number of threads may read.
-    #[must_use]
-    pub fn decided(&self, first: u64) -> Decided {
-        Decided::new(Arc::clone(&self.shared), first)
     }
 
     /// Says what this program has made of all entries before index `next`. They are not kept any more here: a reader that is

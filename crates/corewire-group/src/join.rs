@@ -59,6 +59,14 @@ type Ends = (SharedSender, SnapshotReceiver);
 /// What a frame has besides its command, at most.
 const FRAME_BYTES: usize = 64;
 
+impl Group {
+    /// Begins to join the group of this name in a domain. The group has the names `NAME.log`, `NAME.door` and `NAME.member.0`
+    /// to `NAME.member.63`, and its communicators names that follow these.
+    pub fn builder(domain: &Domain, name: &str) -> GroupBuilder {
+        GroupBuilder::new(domain, name)
+    }
+}
+
 /// Builder of a member, returned by [`Group::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "nothing is joined before `join`"]

@@ -5,7 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::member::Member;
-use crate::replica::Entry;
+
+/// A command with who has asked for it. A member's own commands are numbered from 1.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry<C> {
+    /// Who has asked for it.
+    pub from: Member,
+    /// Which of its commands it is.
+    pub number: u64,
+    /// What is decided.
+    pub command: C,
+}
 
 /// What stands for the entries before a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

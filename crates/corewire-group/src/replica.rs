@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
 use serde::{Deserialize, Serialize};
 
-use crate::kept::{Kept, Snapshot};
+use crate::kept::{Entry, Kept, Snapshot};
 use crate::member::{Member, View};
 
 /// Entries that a message to a member which is behind has at most.
@@ -14,17 +14,6 @@ const ENTRIES_PER_MESSAGE: usize = 64;
 
 /// How many things a member may wait for: the last answers to its proposal, its own commands, and a change.
 pub(crate) const WAITS: usize = 3;
-
-/// A command with who has asked for it. A member's own commands are numbered from 1.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry<C> {
-    /// Who has asked for it.
-    pub from: Member,
-    /// Which of its commands it is.
-    pub number: u64,
-    /// What is decided.
-    pub command: C,
-}
 
 /// What one member says to another one. Between two members messages arrive in order.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

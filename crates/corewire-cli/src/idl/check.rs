@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use corewire_idl::{Diagnostics, Severity};
 
 use super::corpus;
+use super::outcome::{MessageFormat, end, print};
 use crate::failure::Failure;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,14 +55,6 @@ pub(crate) struct Args {
     deny_warnings: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum MessageFormat {
-    /// Text with the lines of the file, on standard error
-    Human,
-    /// One JSON object to a line, on standard output
-    Json,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(tree) = &args.corpus {
@@ -77,24 +69,4 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     print(&found, args.message_format)?;
     let has_warnings = found.iter().any(|one| one.severity() == Severity::Warning);
     end(found.has_errors(), has_warnings && args.deny_warnings)
-}
-
-/// Prints errors and warnings where their format belongs.
-pub(super) fn print(found: &Diagnostics, format: MessageFormat) -> Result<(), Failure> {
-    match format {
-        MessageFormat::Human => {
-            super::report(found);
-            Ok(())
-        }
-        MessageFormat::Json => output::print(&found.json_lines()),
-    }
-}
-
-/// The end of a check.
-pub(super) fn end(has_errors: bool, has_denied_warnings: bool) -> Result<(), Failure> {
-    match (has_errors, has_denied_warnings) {
-        (true, _) => Err(Failure::quiet(1)),
-        (false, true) => Err(Failure::other("there are warnings, which --deny-warnings refuses")),
-        (false, false) => Ok(()),
-    }
 }

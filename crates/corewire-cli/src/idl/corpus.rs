@@ -5,7 +5,7 @@ use std::path::Path;
 use corewire_idl::corpus::{Corpus, check_tree};
 use serde::Serialize;
 
-use super::check::{self, MessageFormat};
+use super::outcome::{self, MessageFormat};
 use crate::failure::Failure;
 use crate::{output, units};
 
@@ -73,7 +73,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let corpus = check_tree(tree).map_err(Failure::usage)?;
     for file in corpus.files.iter().filter(|file| !file.passed()) {
-        check::print(&file.diagnostics, format)?;
+        outcome::print(&file.diagnostics, format)?;
     }
     let summary = Summary::new(&corpus);
     match format {
@@ -84,5 +84,5 @@ pub(super) fn run(
         }
     }
     let has_warnings = !corpus.warnings.is_empty();
-    check::end(summary.passed < summary.files, has_warnings && denies_warnings)
+    outcome::end(summary.passed < summary.files, has_warnings && denies_warnings)
 }

@@ -8,7 +8,7 @@ use corewire_idl::Diagnostics;
 use corewire_idl::form::Interface;
 use corewire_os::file;
 
-use super::check::{self, MessageFormat};
+use super::outcome::{self, MessageFormat};
 use crate::failure::Failure;
 use crate::output;
 
@@ -59,7 +59,7 @@ pub(super) fn run(
             Err(diagnostics) => found.append(diagnostics),
         }
     }
-    check::print(&found, args.message_format)?;
+    outcome::print(&found, args.message_format)?;
     if let Some((last, others)) = refused.split_last() {
         others.iter().for_each(output::note);
         return Err(Failure::other(last));

@@ -7,6 +7,7 @@ mod diff;
 mod form;
 mod format;
 mod generate;
+mod outcome;
 mod rust;
 
 use std::io::{self, IsTerminal};

@@ -3,17 +3,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, Endpoint, Event, MessageError, OsError, OwnedMessage, Peer, Selector};
+use corewire::{Endpoint, Event, MessageError, OsError, OwnedMessage, Peer, Selector};
 use corewire_os::process;
 
 use super::ComputationError;
 use super::files::{Checkpoint, CheckpointFileError, Files, Progress};
-use super::join::ComputationBuilder;
 use super::part::{Arrival, Header, Part};
 use crate::frame::Command;
 
@@ -162,19 +160,6 @@ fn header_of(bytes: &[u8]) -> Option<Header> {
 }
 
 impl Computation {
-    /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the same
-    /// directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the names
-    /// `NAME.rank.0` and so on in the domain.
-    pub fn builder(
-        domain: &Domain,
-        name: &str,
-        directory: impl Into<PathBuf>,
-        rank: usize,
-        ranks: usize,
-    ) -> ComputationBuilder {
-        ComputationBuilder::new(domain, name, directory.into(), rank, ranks)
-    }
-
     pub(super) fn new(
         name: String,
         rank: usize,

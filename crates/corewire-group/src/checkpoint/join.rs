@@ -32,6 +32,21 @@ use crate::join::NAME_BYTES_MAX;
 /// How long the call looks for a rank that is not there before it does something else.
 const LOOK_FOR: Duration = Duration::from_millis(2);
 
+impl Computation {
+    /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the same
+    /// directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the names
+    /// `NAME.rank.0` and so on in the domain.
+    pub fn builder(
+        domain: &Domain,
+        name: &str,
+        directory: impl Into<PathBuf>,
+        rank: usize,
+        ranks: usize,
+    ) -> ComputationBuilder {
+        ComputationBuilder::new(domain, name, directory.into(), rank, ranks)
+    }
+}
+
 /// Builder of a computation, returned by [`Computation::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "nothing is joined before `join`"]

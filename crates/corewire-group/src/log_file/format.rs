@@ -5,13 +5,11 @@ use std::io::{self, BufReader, Read};
 use corewire_os::locked::LockedFile;
 use serde::{Deserialize, Serialize};
 
+use super::error::VERSION;
 use crate::frame::{Command, encode};
-use crate::kept::Snapshot;
-use crate::replica::Entry;
+use crate::kept::{Entry, Snapshot};
 
 pub(super) const MAGIC: &[u8; 16] = b"corewire's log\n\0";
-/// The version that is written. Version 1 is read, too.
-pub(super) const VERSION: u32 = 2;
 /// The distance of the two headers: no disk writes both at once.
 const HEADER_DISTANCE: u64 = 4096;
 /// Where the first record is.

@@ -34,6 +34,8 @@
 //! | the acceptor's program truncates the log | a new file, `.NAME.corewire-new.*`, with the snapshot and the entries behind it, which takes the place of the old one |
 //! | a file of version 1 is opened | the same, with all of its entries |
 
+mod error;
+mod file_id;
 mod format;
 mod new;
 mod salvage;
@@ -41,159 +43,25 @@ mod salvage;
 mod tests;
 pub(crate) mod writer;
 
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use corewire_os::locked::{LockedFile, SharedLock};
 use corewire_os::report::Tell;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
-use self::format::{At, Beginning, Content, Header, VERSION};
+pub use self::error::LogFileError;
+pub(crate) use self::error::failed;
+pub(crate) use self::file_id::FileId;
+use self::file_id::directory_of;
+use self::format::{At, Beginning, Content, Header};
 use self::new::New;
 pub(crate) use self::new::is_random;
 pub use self::salvage::{Salvaged, salvage_log};
 use crate::frame::Command;
-use crate::kept::Snapshot;
-use crate::replica::Entry;
-
-/// Why the file of a group's log cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogFileError {
-    /// A system call failed.
-    #[error("cannot {what} {path:?}: {}", io::Error::from_raw_os_error(*errno))]
-    Os {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error number.
-        errno: i32,
-    },
-    /// The file is something else. It was not changed.
-    #[error("{0:?} is not the file of a log")]
-    NotALog(PathBuf),
-    /// The file has no bytes, which no log has.
-    #[error("{0:?} is empty, and a log is not: restore it, or remove it to begin a new log")]
-    Empty(PathBuf),
-    /// Another version of corewire has written it.
-    #[error("{path:?} has version {found} of the format, and this is version {VERSION}")]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
-    /// What was once on the disk is not there any more: entries that somebody was told of are lost. The file was not
-    /// changed. [`salvage_log`] copies what can be read.
-    #[error(
-        "{path:?} is damaged at byte {at}: the entry of index {next} cannot be read (`corewire log --salvage` copies what can)"
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        at: u64,
-        /// The first entry that is lost.
-        next: u64,
-    },
-    /// Both headers are damaged: nothing can be copied. The file was not changed.
-    #[error("both headers of {0:?} are damaged: nothing can be read of it")]
-    Headers(PathBuf),
-    /// A process of another group has it, or one that is stopped.
-    #[error("another process has {0:?}")]
-    InUse(PathBuf),
-    /// The file has hard links: by another name another group could write it. It was not changed.
-    #[error(
-        "{0:?} has other names (hard links), by which another group could write it: remove them"
-    )]
-    Linked(PathBuf),
-    /// The lock that all processes of a group share belongs to another user, who could keep it for ever.
-    #[error(
-        "{0:?} belongs to another user, who could hold up this group: choose another directory"
-    )]
-    ForeignLock(PathBuf),
-    /// While the group lived, somebody has removed the lock that its processes share, or put another file in its place:
-    /// another group may have the file of the log.
-    #[error("{0:?} was removed or replaced while its group lived: another group may have the file")]
-    LockReplaced(PathBuf),
-    /// While the group lived, somebody has removed the file, or put another one in its place, or has cut it.
-    #[error("{0:?} was removed or replaced, or was cut, while its group lived")]
-    Replaced(PathBuf),
-}
-
-/// Which file a group has: the same one by whatever path.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct FileId {
-    /// Any bytes, as a path may have.
-    path: Vec<u8>,
-    device: u64,
-    directory: u64,
-}
-
-impl PartialEq for FileId {
-    fn eq(&self, other: &Self) -> bool {
-        let name = |id: &Self| id.path().file_name().map(ToOwned::to_owned);
-        (self.device, self.directory, name(self)) == (other.device, other.directory, name(other))
-    }
-}
-
-impl FileId {
-    /// Of a path whose directory exists.
-    pub(crate) fn of(path: &Path) -> Result<Self, LogFileError> {
-        let is_other = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-        if path.file_name().is_none() || is_other {
-            return Err(LogFileError::NotALog(path.to_owned()));
-        }
-        // The file that a link leads to.
-        let followed = std::fs::canonicalize(path);
-        let path = followed.as_deref().unwrap_or(path);
-        let directory = std::fs::canonicalize(directory_of(path));
-        let directory = directory.map_err(failed("find the directory of", path))?;
-        let is = directory.metadata().map_err(failed("find the directory of", path))?;
-        let path = directory.join(path.file_name().unwrap_or_default());
-        Ok(Self { path: path.into_os_string().into_vec(), device: is.dev(), directory: is.ino() })
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        OsString::from_vec(self.path.clone()).into()
-    }
-
-    /// The file beside it whose lock all processes of the group share.
-    pub(crate) fn lock(&self) -> PathBuf {
-        lock_beside(&self.path())
-    }
-}
-
-fn lock_beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".corewire-lock");
-    path.with_file_name(name)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
-}
-
-pub(crate) fn failed<'a>(
-    what: &'static str,
-    path: &'a Path,
-) -> impl Fn(io::Error) -> LogFileError + Copy + 'a {
-    move |error| LogFileError::Os {
-        what,
-        path: path.to_owned(),
-        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-    }
-}
+use crate::kept::{Entry, Snapshot};
 
 /// Opens a file and takes its lock; `None` if another open of it has it.
 fn open_locked(path: &Path) -> Result<Option<LockedFile>, LogFileError> {

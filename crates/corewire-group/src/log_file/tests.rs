@@ -58,7 +58,7 @@ fn entries(numbers: impl IntoIterator<Item = u64>) -> Vec<Entry<Command>> {
 
 /// The lock of a group that has the file at this path.
 fn lock_of(path: &Path) -> SharedLock {
-    SharedLock::take(&lock_beside(path), b"group", Instant::now()).unwrap().unwrap()
+    SharedLock::take(&FileId::of(path).unwrap().lock(), b"group", Instant::now()).unwrap().unwrap()
 }
 
 fn load(path: &Path) -> Result<(u64, Vec<u64>), LogFileError> {

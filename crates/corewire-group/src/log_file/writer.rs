@@ -14,9 +14,9 @@ use corewire_os::report::Tell;
 
 use crate::error::GroupError;
 use crate::frame::Command;
-use crate::kept::Snapshot;
+use crate::kept::{Entry, Snapshot};
 use crate::log_file::{LogFile, LogFileError};
-use crate::replica::{Entry, Publication};
+use crate::replica::Publication;
 
 /// How long there must be nothing to write before the header is brought to the disk, too.
 const SETTLES_AFTER: Duration = Duration::from_secs(1);

@@ -16,6 +16,7 @@ mod alone;
 mod code;
 mod messages;
 mod names;
+mod support;
 mod types;
 mod walk;
 
@@ -26,8 +27,6 @@ use self::names::Names;
 use crate::form::{Definition, Interface};
 use crate::json::JsonProblem;
 use crate::json::places::Types;
-
-const SUPPORT: &str = include_str!("support.h");
 
 /// Why there is no header for an interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +113,7 @@ impl<'a> Header<'a> {
         for line in [format!("#ifndef {guard}"), format!("#define {guard}"), String::new()] {
             self.code.line(&line);
         }
-        self.code.text.push_str(SUPPORT);
+        self.code.text.push_str(support::TEXT);
         self.code.line("");
         let (name, hash) = (self.upper("INTERFACE_NAME"), self.upper("INTERFACE_HASH"));
         self.code.line(&format!("#define {name} {}", string(&interface.name)));

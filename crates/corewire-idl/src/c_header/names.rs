@@ -88,7 +88,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 fn is_support(name: &str) -> bool {
-    super::SUPPORT
+    super::support::TEXT
         .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .any(|word| word == name)
 }

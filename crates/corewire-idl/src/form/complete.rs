@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::facts::{Entry, Facts, Known, Refusal};
-use super::layout::Builder;
+use super::placing::Builder;
 use super::{
     Argument, Definition, Direction, Earlier, FormError, Hash, Interface, Kind, Layout, Message,
     Role, Route, Type, Wire,

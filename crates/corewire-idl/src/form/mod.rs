@@ -24,10 +24,12 @@
 //! - Bounds are numbers: constants have been replaced.
 
 mod builtin;
+mod canonical;
 mod complete;
 mod facts;
 mod hash;
 mod layout;
+mod placing;
 mod text;
 mod types;
 
@@ -37,7 +39,7 @@ pub use layout::{
     Capability, Dynamic, INLINE_BYTES, Layout, Leaf, LeafRole, MESSAGE_BYTES_MAX,
     MESSAGE_CAPABILITIES_MAX, MESSAGE_LEAVES_MAX,
 };
-pub use types::{CapabilityKind, Definition, EnumValue, Field, Type, TypeDecl};
+pub use types::{CapabilityKind, Definition, EnumValue, Field, Type};
 
 pub(crate) use complete::{complete, entry};
 pub(crate) use facts::{Facts, Known, NESTING_MAX};
@@ -82,6 +84,25 @@ pub struct Interface {
     pub types: Vec<TypeDecl>,
     /// The messages.
     pub messages: Vec<Message>,
+}
+
+/// A declared type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TypeDecl {
+    /// The name.
+    pub name: String,
+    /// Lines of documentation.
+    pub docs: Vec<String>,
+    /// Whether the declaration is in another file.
+    pub imported: bool,
+    /// What the name stands for.
+    #[serde(flatten)]
+    pub definition: Definition,
+    /// Structural hash; see [`Hash`](struct@Hash).
+    pub hash: Hash,
+    /// Where a value's parts lie when it stands alone: as an element of a vector, or as the value of a channel. `None`
+    /// if it has no fixed size or contains capabilities.
+    pub layout: Option<Layout>,
 }
 
 /// A named value.

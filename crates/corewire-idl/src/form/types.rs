@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Builtin, Hash, Layout};
+use super::Builtin;
 
 /// A type where it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,25 +87,6 @@ impl CapabilityKind {
     pub const fn is_nullable(self) -> bool {
         matches!(self, Self::Cap | Self::GiveAwayCap)
     }
-}
-
-/// A declared type.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TypeDecl {
-    /// The name.
-    pub name: String,
-    /// Lines of documentation.
-    pub docs: Vec<String>,
-    /// Whether the declaration is in another file.
-    pub imported: bool,
-    /// What the name stands for.
-    #[serde(flatten)]
-    pub definition: Definition,
-    /// Structural hash; see [`Hash`](struct@Hash).
-    pub hash: Hash,
-    /// Where a value's parts lie when it stands alone: as an element of a vector, or as the value of a channel. `None`
-    /// if it has no fixed size or contains capabilities.
-    pub layout: Option<Layout>,
 }
 
 /// What a declared name stands for.

@@ -274,3 +274,7 @@ pub enum FrameError {
         found: u64,
     },
 }
+
+fn small(field: &'static str, word: u64) -> Result<u32, FrameError> {
+    u32::try_from(word).map_err(|_| FrameError::Field { field, found: word })
+}

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::FrameError;
-use super::wire::small;
+use super::small;
 use crate::message_type::{TypeKey, TypeName, TypeTag};
 
 /// Why an owner refuses a request.

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     FRAME_BYTES, Frame, FrameError, Hello, JOINING_MAX, Place, ROWS_PER_FRAME, Reason, Start,
-    Welcome,
+    Welcome, small,
 };
 use crate::LAYOUT_VERSION;
 use crate::message_type::{TYPE_NAME_BYTES_MAX, TypeKey};
@@ -301,8 +301,4 @@ fn flag(field: &'static str, word: u64) -> Result<bool, FrameError> {
         1 => Ok(true),
         found => Err(FrameError::Field { field, found }),
     }
-}
-
-pub(super) fn small(field: &'static str, word: u64) -> Result<u32, FrameError> {
-    u32::try_from(word).map_err(|_| FrameError::Field { field, found: word })
 }

@@ -45,6 +45,13 @@ const INVITATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Default maximum number of receivers.
 const RECEIVERS: u64 = 64;
 
+impl Domain {
+    /// Returns the builder of channel `name`, with this process as its sender.
+    pub fn sender(&self, name: &str) -> SenderBuilder {
+        SenderBuilder::new(self, name)
+    }
+}
+
 /// Builder of a channel, returned by [`Domain::sender`].
 #[derive(Debug, Clone)]
 #[must_use = "nothing is created before `create`"]

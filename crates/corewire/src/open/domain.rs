@@ -21,9 +21,6 @@ use crate::control::hub::HubHandle;
 use crate::control::look::{self, Observed, Sighting};
 use crate::control::observer::Observer;
 use crate::error::{JoinError, OpenError};
-use crate::open::channel::SenderBuilder;
-use crate::open::endpoint::EndpointBuilder;
-use crate::open::receiver::ReceiverBuilder;
 use crate::tell::tell;
 
 /// A set of processes that can find each other: all that open the same runtime directory as the same user, its owner.
@@ -76,21 +73,6 @@ impl Domain {
     /// ```
     pub fn builder() -> DomainBuilder {
         DomainBuilder::default()
-    }
-
-    /// Returns the builder of channel `name`, with this process as its sender.
-    pub fn sender(&self, name: &str) -> SenderBuilder {
-        SenderBuilder::new(self, name)
-    }
-
-    /// Returns the builder of a receiver of channel `name`.
-    pub fn receiver(&self, name: &str) -> ReceiverBuilder {
-        ReceiverBuilder::new(self, name)
-    }
-
-    /// Returns the builder of endpoint `name`, through which this process exchanges messages with others.
-    pub fn endpoint(&self, name: &str) -> EndpointBuilder {
-        EndpointBuilder::new(self, name)
     }
 
     /// Its runtime directory: all processes of the domain have the same one.

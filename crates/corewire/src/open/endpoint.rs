@@ -24,6 +24,13 @@ use crate::open::domain::Domain;
 use crate::path::endpoint::{Endpoint, LongMessages, Rendezvous};
 use crate::wait::{Wait, cap_ns};
 
+impl Domain {
+    /// Returns the builder of endpoint `name`, through which this process exchanges messages with others.
+    pub fn endpoint(&self, name: &str) -> EndpointBuilder {
+        EndpointBuilder::new(self, name)
+    }
+}
+
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
 /// Its memory: 512 bytes for each possible peer and 8 KiB for offers; a ring (default: 16 KiB) for each peer that it

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use corewire_layout::frame::{Place, Start};
+use corewire_layout::frame::Place;
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::Policy;
 use corewire_ring::Trusted;
@@ -12,10 +12,9 @@ use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 use crate::halves::ReceiverHalf;
 use crate::host::ReceiverRing;
-use crate::open::{levels, waiting};
-use crate::path::receive::{Again, Join, Reading, Receiver};
+use crate::open::levels;
+use crate::path::receive::{Reading, Receiver};
 use crate::tell::span;
-use crate::wait::Patience;
 
 /// Joins channel `name` now.
 pub(crate) fn join<A: Reading>(
@@ -88,19 +87,5 @@ pub(crate) struct Joiner {
 impl Joiner {
     pub(crate) fn new(domain: &Arc<DomainInner>, name: &ChannelName, wishes: Wishes) -> Self {
         Self { domain: Arc::clone(domain), name: name.clone(), wishes }
-    }
-}
-
-impl<A: Reading> Join<A> for Joiner {
-    fn join(&self, again: Again) -> Result<Receiver<A>, JoinError> {
-        let Self { domain, name, wishes } = self;
-        let start = if again.has_ended { wishes.start } else { Start::Now };
-        let wishes = Wishes { start, waiter: 0, patience: Patience::default(), ..*wishes };
-        match again.wait {
-            None => join_other(domain, name, wishes, again.former),
-            Some(timeout) => {
-                waiting::join_when_created(domain, name, wishes, timeout, again.former)
-            }
-        }
     }
 }

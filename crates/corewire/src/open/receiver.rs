@@ -19,6 +19,13 @@ use crate::typed::TypedReceiver;
 use crate::typed::schema::{MessageType, tag_of};
 use crate::wait::Wait;
 
+impl Domain {
+    /// Returns the builder of a receiver of channel `name`.
+    pub fn receiver(&self, name: &str) -> ReceiverBuilder {
+        ReceiverBuilder::new(self, name)
+    }
+}
+
 /// Builder of a receiver, returned by [`Domain::receiver`]. `A` says how messages are read.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is joined before `join`"]

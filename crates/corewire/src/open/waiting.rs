@@ -1,10 +1,13 @@
 //! Waiting for a name that no process holds yet. The waiter leaves a note in the runtime directory. The process that
 //! claims the name finds the note.
+//!
+//! A receiver that has lost its channel joins it again, at once or in this way.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corewire_layout::frame::Start;
 use corewire_layout::name::ChannelName;
 use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
@@ -13,8 +16,8 @@ use corewire_os::random_u128;
 use crate::control::attach::{Wishes, protocol};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
-use crate::open::join::join_other;
-use crate::path::receive::{Reading, Receiver};
+use crate::open::join::{Joiner, join_other};
+use crate::path::receive::{Again, Join, Reading, Receiver};
 use crate::wait::Patience;
 
 /// Maximum number of further requests to a process that does not answer, and the time between them.
@@ -130,6 +133,18 @@ impl Drop for Note {
         self.domain.remove_waiter(self.id);
         if let Some(claim) = self.claim.take() {
             claim.release(&self.domain.directory);
+        }
+    }
+}
+
+impl<A: Reading> Join<A> for Joiner {
+    fn join(&self, again: Again) -> Result<Receiver<A>, JoinError> {
+        let Self { domain, name, wishes } = self;
+        let start = if again.has_ended { wishes.start } else { Start::Now };
+        let wishes = Wishes { start, waiter: 0, patience: Patience::default(), ..*wishes };
+        match again.wait {
+            None => join_other(domain, name, wishes, again.former),
+            Some(timeout) => join_when_created(domain, name, wishes, timeout, again.former),
         }
     }
 }

@@ -6,6 +6,14 @@ use crate::error::{ReceiveError, SendError};
 use crate::path::receive::Receiver;
 use crate::path::send::{Loan, Sender};
 
+impl Sender {
+    /// Begins a batch. Its messages are published one by one, but sleeping receivers are woken only once, when the
+    /// batch ends.
+    pub fn batch(&mut self) -> SendBatch<'_> {
+        SendBatch { sender: self }
+    }
+}
+
 /// Messages that are sent together. Each is published when it is added. Sleeping receivers are woken once, when the
 /// batch is dropped or must wait for room.
 #[derive(Debug)]
@@ -14,10 +22,6 @@ pub struct SendBatch<'a> {
 }
 
 impl<'a> SendBatch<'a> {
-    pub(crate) fn new(sender: &'a mut Sender) -> Self {
-        Self { sender }
-    }
-
     /// Sends one message of the batch, waiting for room if there is none.
     ///
     /// # Errors
@@ -62,6 +66,19 @@ impl Drop for SendBatch<'_> {
     }
 }
 
+impl Receiver {
+    /// Waits for at least one message, and returns up to `count_max` of the available messages. All are readable in
+    /// place until the [`Batch`] is dropped.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_batch(&mut self, count_max: usize) -> Result<Batch<'_>, ReceiveError> {
+        let mut batch = Batch { receiver: self, count: 0 };
+        batch.receive(count_max)?;
+        Ok(batch)
+    }
+}
+
 /// Several messages, all readable in place. The first ones can be released while more are received. Dropping the batch
 /// releases all.
 pub struct Batch<'a> {
@@ -70,10 +87,6 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(receiver: &'a mut Receiver) -> Self {
-        Self { receiver, count: 0 }
-    }
-
     /// Receives up to `count_max` more messages. Waits for one if none is available and the batch is empty. Returns
     /// their number; 0 if the batch has some and no more are available.
     ///

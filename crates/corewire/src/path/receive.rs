@@ -13,7 +13,6 @@ use corewire_ring::doorbell::notice;
 use crate::error::{CounterError, JoinError, ReceiveError};
 use crate::halves::ReceiverHalf;
 use crate::host::{Hosted, ReceiverRing as Ring};
-use crate::path::batch::Batch;
 use crate::typed::schema::ChannelType;
 use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 
@@ -186,17 +185,6 @@ impl Receiver {
             }
             wait_for_message(ring, poller, attachment, NO_LIMIT_NS)?;
         }
-    }
-
-    /// Waits for at least one message, and returns up to `count_max` of the available messages. All are readable in
-    /// place until the [`Batch`] is dropped.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn receive_batch(&mut self, count_max: usize) -> Result<Batch<'_>, ReceiveError> {
-        let mut batch = Batch::new(self);
-        batch.receive(count_max)?;
-        Ok(batch)
     }
 
     /// Calls `job` with each message until the end of the stream.

@@ -14,7 +14,6 @@ use corewire_ring::{Host, Kernel, Lock};
 use crate::error::{CounterError, SendError};
 use crate::halves::SenderHalf;
 use crate::host::{Hosted, SenderRing as Ring};
-use crate::path::batch::SendBatch;
 use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
@@ -76,12 +75,6 @@ impl Sender {
             wait_for_room(&mut Claiming { ring, owner }, poller, bytes, patience)
         })?;
         Ok(Loan { ring: loan })
-    }
-
-    /// Begins a batch. Its messages are published one by one, but sleeping receivers are woken only once, when the
-    /// batch ends.
-    pub fn batch(&mut self) -> SendBatch<'_> {
-        SendBatch::new(self)
     }
 
     pub(crate) fn wake_if_asleep(&mut self) {

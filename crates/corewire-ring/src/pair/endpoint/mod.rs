@@ -21,7 +21,6 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes};
 use corewire_layout::segment::FenceMode;
 
 use super::cells::Cells;
-use super::grants::GrantedBox;
 use super::heap::Heap;
 use super::inbox::{CLOSED, Inbox};
 use super::outbox::Outbox;
@@ -42,18 +41,10 @@ mod sending;
 mod sleep;
 mod turns;
 
-use self::peers::Peers;
+use self::peers::{Peer, Peers};
 pub use parts::{EndpointParts, EndpointShared, PeerParts};
 pub use receiving::Short;
 pub use turns::Polling;
-
-#[derive(Debug)]
-struct Peer {
-    inbox: Inbox,
-    outbox: Outbox,
-    /// What it may have of this endpoint's heap.
-    granted: GrantedBox,
-}
 
 /// An endpoint's data thread.
 #[derive(Debug)]

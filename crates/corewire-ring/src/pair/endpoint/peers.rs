@@ -5,8 +5,19 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::Peer;
+use crate::pair::grants::GrantedBox;
+use crate::pair::inbox::Inbox;
+use crate::pair::outbox::Outbox;
 use crate::pair::watch::Watch;
+
+/// A peer, as the data thread knows it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) inbox: Inbox,
+    pub(super) outbox: Outbox,
+    /// What it may have of this endpoint's heap.
+    pub(super) granted: GrantedBox,
+}
 
 /// The peers. A row's peer stays until [`Peers::remove`].
 #[derive(Debug)]

@@ -2,31 +2,10 @@
 
 use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, RUN_SLOTS_MAX};
 
-use super::{Inline, Sender};
+use super::{Inline, Sender, Staged};
 use crate::Host;
 use crate::channel::{Area, Room};
 use crate::region::{Access, set_aside};
-
-/// A message without a slot.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(16))]
-pub(super) struct Staged {
-    inline: [u8; INLINE_BYTES_MAX],
-    /// The length, or the kind.
-    header: u64,
-    /// Length of a payload that lies elsewhere.
-    bytes: u64,
-    room: Room,
-}
-
-impl Staged {
-    pub(super) const NOTHING: Self = Self {
-        inline: [0; INLINE_BYTES_MAX],
-        header: 0,
-        bytes: 0,
-        room: Room { position: 0, end: 0 },
-    };
-}
 
 /// Room that is put back on drop unless it is kept.
 struct Taken<'a> {

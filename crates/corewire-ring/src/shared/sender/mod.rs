@@ -18,7 +18,7 @@ use corewire_layout::segment::Policy;
 use corewire_layout::slot::{INLINE_BYTES_MAX, RUN_SLOTS_MAX};
 
 use super::roster::Roster;
-use crate::channel::{Area, Pace, SenderShared, Slowest};
+use crate::channel::{Area, Pace, Room, SenderShared, Slowest, Stall};
 use crate::doorbell::{self, Sleeper};
 use crate::host::{Entrance, Party};
 use crate::region::{Region, Store};
@@ -30,12 +30,38 @@ mod claim;
 mod loan;
 mod room;
 
-use batch::Staged;
 pub use loan::Loan;
-use room::RowStall;
 
 /// Generation of a row's first sender: no other sender had its window before.
 const FIRST_GENERATION: u32 = 1;
+
+/// What the waits for the receiver of a row cost this sender.
+#[derive(Debug, Clone, Copy, Default)]
+struct RowStall {
+    generation: u32,
+    stall: Stall,
+}
+
+/// A message without a slot.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+struct Staged {
+    inline: [u8; INLINE_BYTES_MAX],
+    /// The length, or the kind.
+    header: u64,
+    /// Length of a payload that lies elsewhere.
+    bytes: u64,
+    room: Room,
+}
+
+impl Staged {
+    const NOTHING: Self = Self {
+        inline: [0; INLINE_BYTES_MAX],
+        header: 0,
+        bytes: 0,
+        room: Room { position: 0, end: 0 },
+    };
+}
 
 /// The parts of a sender.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::{DoorState, FenceMode, Policy, generation_of};
 use corewire_layout::slot::{INLINE_BYTES_MAX, RUN_SLOTS_MAX, owner_of};
 
-use super::Sender;
+use super::{RowStall, Sender};
 use crate::channel::{Slowest, Stall, lap};
 use crate::doorbell::{self, Bell, Bells, Slept};
 use crate::host::{Entrance, Party};
@@ -15,13 +15,6 @@ use crate::{Control, Host, Kernel, fence_at, order};
 
 /// If the membership changes during this many attempts of a refresh, the limit stays where it is.
 const REFRESHES_MAX: u32 = 8;
-
-/// What the waits for the receiver of a row cost this sender.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RowStall {
-    generation: u32,
-    stall: Stall,
-}
 
 impl<H: Host> Sender<H> {
     /// Reads the cursors, frees the room of what every receiver has read, and sets a new limit.

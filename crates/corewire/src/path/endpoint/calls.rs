@@ -10,7 +10,7 @@ use corewire_endpoint::{
     Status,
 };
 
-use super::{DetachedRequest, Endpoint, PairRings};
+use super::{Endpoint, PairRings};
 use crate::halves::EndpointHalf;
 use crate::wait::Patience;
 
@@ -208,6 +208,9 @@ impl Endpoint {
         self.engine.reply(source, number, reply)
     }
 }
+
+/// A request, detached from its endpoint, and the reply owed to it.
+pub type DetachedRequest = (OwedReply, OwnedMessage);
 
 /// A received request, which derefs to its bytes. Dropping it notifies the requester, whose call then ends with
 /// [`MessageError::RequestDropped`].

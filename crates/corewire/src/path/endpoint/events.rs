@@ -6,13 +6,10 @@ use corewire_endpoint::{
     Caller, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status, Target,
 };
 
-use super::calls::{OwedReply, Request};
+use super::calls::{DetachedRequest, Request};
 use super::receive::{IntoBuffer, Owned, none_if_late};
 use super::{Endpoint, after};
 use crate::wait::Patience;
-
-/// A request, detached from its endpoint, and the reply owed to it.
-pub type DetachedRequest = (OwedReply, OwnedMessage);
 
 /// An event that a server receives: see [`Endpoint::receive_event`].
 #[derive(Debug)]

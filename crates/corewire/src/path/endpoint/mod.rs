@@ -36,8 +36,8 @@ use corewire_endpoint::{Budget, Caller, Engine, Grants, MessageError, Peer, Seed
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 
-pub use self::calls::{OwedReply, Request};
-pub use self::events::{DetachedRequest, Event};
+pub use self::calls::{DetachedRequest, OwedReply, Request};
+pub use self::events::Event;
 pub use self::loans::{EndpointLoan, UnsentLoan};
 pub use self::progressing::{EndpointGuard, ProgressingEndpoint};
 pub(crate) use self::rings::LongMessages;
