@@ -4,24 +4,27 @@ use std::fmt;
 use std::time::Duration;
 
 use corewire::{Connection, Domain, Endpoint, Selector};
-use corewire_layout::circuit::NodeId;
-use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Origin};
+use corewire_circuit::ends::Ended;
+use corewire_circuit::link::attach::MonitorAt;
+use corewire_circuit::link::hub::{CircuitError, Hub, Opening};
+use corewire_circuit::wire::NodeId;
+use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
 use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
-use crate::circuit::{CircuitLink, Hub, MonitorAt};
 use crate::client::{Binding, Bound};
 use crate::error::{BindError, BindReason, CallError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
-use crate::link::{Link, RingLink, SocketLink, WAITING_BYTES_MAX};
-use crate::message::Message;
+use crate::link::{CircuitLink, Link, RingLink, SocketLink, WAITING_BYTES_MAX};
+use crate::message::{BUFFER_BYTES, Message};
 use crate::packet::{Assembled, Assembler};
-use crate::patience::Patience;
 use crate::random::random_u64;
 use crate::server::{Acceptance, hello};
-use crate::socket::{self, Packet, Receiver, SocketError};
+use crate::socket::{Packet, Receiver};
 use crate::tag::{Control, Tag};
+use corewire_circuit::patience::Patience;
+use corewire_os::packet::{self, SocketError};
 
 /// What a binding stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -337,13 +340,13 @@ impl Attempt<'_> {
         };
         let domain = self.bind.monitor.domain_or(self.domain);
         let attached = || {
-            let monitor =
-                self.bind.monitor.find(domain).ok_or_else(|| self.bind.monitor.why_none())?;
-            Hub::of(domain, monitor, self.until)
+            let monitor = self.bind.monitor.find(domain);
+            Hub::of(domain, monitor.ok_or_else(|| self.bind.monitor.why_none())?, self.until)
         };
         // The monitor may have died, and there may be another one.
         let hub = attached().or_else(|_| attached())?;
-        let opened = hub.open(service, node, offer, self.until)?;
+        let opening = Opening { service, node, offer, bytes_max: BUFFER_BYTES, bytes_max_of };
+        let opened = hub.open(opening, self.until).map_err(not_opened)?;
         let Origin { uid, gid, pid } = opened.origin;
         let acceptance = Acceptance::of_bytes(&opened.answer);
         let Some(Acceptance { forms, .. }) = acceptance else {
@@ -353,6 +356,28 @@ impl Attempt<'_> {
         let link = CircuitLink::new(hub, opened.index, self.service);
         let link = Link::Circuit(link);
         Ok(self.bound(link, Driver::Circuit, 0, forms, Identity { uid, gid, pid }))
+    }
+}
+
+/// The longest message of a service, by its answer.
+fn bytes_max_of(answer: &[u8]) -> Option<usize> {
+    let bytes_max = Acceptance::of_bytes(answer)?.bytes_max.max(1024);
+    usize::try_from(bytes_max).ok()
+}
+
+/// Why a circuit was not opened.
+fn not_opened(error: CircuitError) -> BindReason {
+    let (end, reason) = match error {
+        CircuitError::Ended(Ended { end, reason }, _) => (end, reason),
+        CircuitError::Late(late) => return CallError::from(late).into(),
+        CircuitError::NotSent => return CallError::NotSent.into(),
+        CircuitError::Message(error) => return CallError::Message(error).into(),
+        CircuitError::Os { what, errno } => return CallError::Os { what, errno }.into(),
+    };
+    match end {
+        End::Refused => BindReason::Refused { reason },
+        End::NotFound => BindReason::NotServed { reason },
+        _ => BindReason::Circuit { reason },
     }
 }
 
@@ -373,9 +398,9 @@ pub(crate) fn exchange(
     bytes: &[u8],
     until: Patience,
 ) -> Result<Message, BindReason> {
-    let wait = |flags| match socket::wait(socket, flags, until.deadline()) {
+    let wait = |flags| match packet::wait(socket, flags, until.deadline()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(BindReason::from(until.late())),
+        Ok(false) => Err(CallError::from(until.late()).into()),
         Err(error) => Err(reason_of(error)),
     };
     for packet in Packet::message(tag, bytes, &[]) {

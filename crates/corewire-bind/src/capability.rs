@@ -9,54 +9,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use corewire::Domain;
+pub(crate) use corewire_circuit::link::capability::{Kind, Outgoing, Received};
+pub(crate) use corewire_os::packet::DESCRIPTORS_MAX as CAPABILITIES_MAX;
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{DecodeError, Problem};
 
-/// The largest number of descriptors that Linux passes in one packet.
-pub(crate) const CAPABILITIES_MAX: usize = 253;
 /// The longest note: a name.
 pub(crate) const NOTE_BYTES_MAX: usize = 128;
-
-/// What a capability is, as it travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Any descriptor.
-    Descriptor = 1,
-    /// A name in a domain: the descriptor is the runtime directory, the note is the name.
-    Endpoint = 2,
-    Channel = 3,
-    Service = 4,
-}
-
-impl Kind {
-    pub(crate) const fn of_byte(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Descriptor),
-            2 => Some(Self::Endpoint),
-            3 => Some(Self::Channel),
-            4 => Some(Self::Service),
-            _ => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Descriptor => "a descriptor",
-            Self::Endpoint => "an endpoint",
-            Self::Channel => "a channel",
-            Self::Service => "a service",
-        }
-    }
-}
-
-/// A capability that has arrived.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) kind: Kind,
-    pub(crate) note: String,
-    pub(crate) descriptor: OwnedFd,
-}
 
 /// Refuses the capabilities of a message that has none in the interface.
 #[inline]
@@ -181,14 +141,6 @@ pub enum Right {
     Channel(ChannelRef<()>),
     /// A service.
     Service(ServiceRef),
-}
-
-/// A capability to send.
-#[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) note: &'a str,
-    pub(crate) descriptor: BorrowedFd<'a>,
 }
 
 /// The capabilities of a message to send, in the order of the interface. For generated code.

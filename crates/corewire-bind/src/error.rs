@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use corewire::{ConnectError, ConnectServiceError, EndpointError, ListenError, MessageError};
-use corewire_layout::circuit::NODES_MAX;
+use corewire_circuit::link::attach::AttachError;
+use corewire_circuit::patience::Late;
+use corewire_circuit::wire::NODES_MAX;
 
 use crate::Driver;
 
@@ -257,6 +259,24 @@ pub enum BindReason {
     },
 }
 
+impl From<AttachError> for BindReason {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::NoMonitor => Self::NoMonitor,
+            AttachError::Missing(number) => Self::MonitorMissing(number),
+            AttachError::Variable(text) => Self::MonitorVariable(text),
+            AttachError::Monitor(error) => Self::Service(error),
+            AttachError::Ring(error) => Self::Connect(error),
+            AttachError::Endpoint(error) => Self::Endpoint(error),
+            AttachError::Refused { reason } => Self::Refused { reason },
+            AttachError::Closed => Self::Closed,
+            AttachError::Late(late) => Self::Call(late.into()),
+            AttachError::Os { what, errno } => Self::Call(CallError::Os { what, errno }),
+            _ => Self::Protocol,
+        }
+    }
+}
+
 /// Why a call, a one-way message or a wait for an event failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -363,6 +383,16 @@ pub enum CallError {
 impl From<rustix::io::Errno> for ServeError {
     fn from(error: rustix::io::Errno) -> Self {
         Self::Porter(error.into())
+    }
+}
+
+impl From<Late> for CallError {
+    #[cold]
+    fn from(late: Late) -> Self {
+        match late {
+            Late::Busy => Self::Busy,
+            Late::Timeout { after } => Self::Timeout { after },
+        }
     }
 }
 

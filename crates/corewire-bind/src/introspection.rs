@@ -9,8 +9,8 @@ use crate::error::BindReason;
 use crate::exchange::{Cursor, put_name};
 use crate::identity::Identity;
 use crate::message::Message;
-use crate::patience::Patience;
 use crate::tag::{Control, Tag};
+use corewire_circuit::patience::Patience;
 
 /// A connection to a service that is asked what it is, and not bound. The thread of the service answers, between two
 /// requests. A service closes such a connection after 10 s.

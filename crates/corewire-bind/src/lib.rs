@@ -80,8 +80,6 @@
 
 mod bind;
 mod capability;
-#[doc(hidden)]
-pub mod circuit;
 mod client;
 pub mod codec;
 mod error;
@@ -91,7 +89,6 @@ mod introspection;
 mod link;
 mod message;
 mod packet;
-mod patience;
 mod random;
 mod server;
 mod socket;
@@ -99,9 +96,9 @@ mod tag;
 
 pub use bind::{Bind, Driver};
 pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
-pub use circuit::MonitorAt;
 pub use client::{AsyncBinding, Binding, Pending};
 pub use corewire::{Domain, Wait};
+pub use corewire_circuit::link::attach::MonitorAt;
 pub use error::{
     BindError, BindReason, CallError, DecodeError, EncodeError, Failed, Problem, ServeError,
 };

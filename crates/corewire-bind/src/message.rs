@@ -4,39 +4,35 @@ use std::fmt;
 use std::ops::Deref;
 
 use corewire::OwnedMessage;
+use corewire_circuit::link::hub::Bytes;
 
 use crate::capability::{Arrived, Received, none_of};
 use crate::error::DecodeError;
 use crate::tag::Tag;
-
-/// Bytes that a message holds without an allocation. Messages are moved from hand to hand, so that few is faster.
-const SHORT_BYTES_MAX: usize = 64;
 
 /// Messages up to this length are received in memory that is there already, longer ones in memory of their own.
 pub(crate) const BUFFER_BYTES: usize = 4096;
 
 /// Where the bytes of a message are.
 pub(crate) enum Body {
-    Short { bytes: [u8; SHORT_BYTES_MAX], length: u8 },
-    Long(Vec<u8>),
+    Own(Bytes),
     Endpoint(OwnedMessage),
 }
 
 impl Body {
     pub(crate) const fn empty() -> Self {
-        Self::Short { bytes: [0; SHORT_BYTES_MAX], length: 0 }
+        Self::Own(Bytes::empty())
     }
 
     #[inline]
     pub(crate) fn of(message: &[u8]) -> Self {
-        let mut bytes = [0; SHORT_BYTES_MAX];
-        match (bytes.get_mut(..message.len()), u8::try_from(message.len())) {
-            (Some(place), Ok(length)) => {
-                place.copy_from_slice(message);
-                Self::Short { bytes, length }
-            }
-            _ => Self::Long(message.to_vec()),
-        }
+        Self::Own(Bytes::of(message))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(message: Vec<u8>) -> Self {
+        Self::Own(Bytes::Long(message))
     }
 }
 
@@ -46,8 +42,7 @@ impl Deref for Body {
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Short { bytes, length } => bytes.get(..usize::from(*length)).unwrap_or(bytes),
-            Self::Long(bytes) => bytes,
+            Self::Own(bytes) => bytes,
             Self::Endpoint(message) => message,
         }
     }

@@ -228,7 +228,7 @@ impl Assembler {
             return Ok(Assembled::Nothing);
         }
         let Partial { tag, bytes, capabilities, .. } = partial;
-        Ok(Assembled::Message(whole(tag, Body::Long(bytes), capabilities)))
+        Ok(Assembled::Message(whole(tag, bytes.into(), capabilities)))
     }
 }
 

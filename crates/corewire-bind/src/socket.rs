@@ -1,43 +1,16 @@
 //! Packets on a socket, with descriptors.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use corewire::Connection;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use corewire_os::packet::{self, SocketError};
 
-use crate::capability::{CAPABILITIES_MAX, Capabilities, Outgoing, Received};
+use crate::capability::{Capabilities, Outgoing, Received};
 use crate::message::COST_BYTES;
 use crate::packet::{CHUNK_BYTES, Header, Kind, PACKET_BYTES_MAX};
 use crate::tag::Tag;
-
-/// What a socket did not send or receive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SocketError {
-    /// There is no room, or nothing has come.
-    NotNow,
-    /// The other side has closed it, or has died.
-    Closed,
-    /// Another error of the system.
-    Os(i32),
-}
-
-impl From<Errno> for SocketError {
-    fn from(error: Errno) -> Self {
-        match error {
-            Errno::AGAIN => Self::NotNow,
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Self::Closed,
-            other => Self::Os(other.raw_os_error()),
-        }
-    }
-}
 
 /// A packet whose bytes stay where they are.
 #[derive(Debug, Clone, Copy)]
@@ -91,66 +64,7 @@ impl<'a> Packet<'a> {
         }
         let parts = [IoSlice::new(&header), IoSlice::new(&notes), IoSlice::new(self.part)];
         let descriptors = self.capabilities.iter().map(|one| one.descriptor);
-        Ok(send_packet(socket, &parts, &descriptors.collect::<Vec<_>>())?)
-    }
-}
-
-/// Sends a packet with descriptors. Never waits.
-pub(crate) fn send_packet(
-    socket: impl AsFd,
-    parts: &[IoSlice<'_>],
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<(), Errno> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    if descriptors.is_empty() {
-        let mut none = SendAncillaryBuffer::default();
-        retry_on_intr(|| sendmsg(&socket, parts, &mut none, flags))?;
-        return Ok(());
-    }
-    let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(Errno::TOOBIG);
-    }
-    retry_on_intr(|| sendmsg(&socket, parts, &mut ancillary, flags))?;
-    Ok(())
-}
-
-/// A packet that was received.
-pub(crate) struct RawPacket {
-    pub(crate) bytes: usize,
-    /// Its descriptors, or those of them that this process could open.
-    pub(crate) descriptors: Vec<OwnedFd>,
-    /// Whether all are there.
-    pub(crate) is_whole: bool,
-}
-
-/// Receives a packet. Never waits.
-pub(crate) fn receive_packet(
-    socket: impl AsFd,
-    buffer: &mut [u8],
-) -> Result<RawPacket, SocketError> {
-    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut parts = [IoSliceMut::new(buffer)];
-    let mut receive = || retry_on_intr(|| recvmsg(&socket, &mut parts, &mut ancillary, flags));
-    let got = match receive() {
-        // The peer closed without having read everything. This is reported once; what it had sent comes behind.
-        Err(Errno::CONNRESET) => receive(),
-        got => got,
-    }?;
-    let mut descriptors = Vec::new();
-    for one in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(found) = one {
-            descriptors.extend(found);
-        }
-    }
-    let is_whole = !got.flags.contains(ReturnFlags::CTRUNC);
-    match got.bytes {
-        // An empty packet with descriptors is one all the same.
-        0 if descriptors.is_empty() && is_whole => Err(SocketError::Closed),
-        bytes => Ok(RawPacket { bytes, descriptors, is_whole }),
+        Ok(packet::send(socket, &parts, &descriptors.collect::<Vec<_>>())?)
     }
 }
 
@@ -167,8 +81,6 @@ fn count(capabilities: &[Outgoing<'_>]) -> u8 {
     u8::try_from(capabilities.len()).unwrap_or(u8::MAX)
 }
 
-const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(CAPABILITIES_MAX));
-
 /// Receives packets, in memory that it keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
@@ -183,29 +95,10 @@ impl Receiver {
     ) -> Result<(&[u8], Option<Vec<OwnedFd>>), SocketError> {
         // One byte more shows which packets are too long.
         self.packet.resize(PACKET_BYTES_MAX + 1, 0);
-        let RawPacket { bytes, descriptors, is_whole } = receive_packet(socket, &mut self.packet)?;
+        let packet::Packet { bytes, descriptors, is_whole } =
+            packet::receive(socket, &mut self.packet)?;
         let descriptors = is_whole.then_some(descriptors);
         Ok((self.packet.get(..bytes).unwrap_or_default(), descriptors))
-    }
-}
-
-/// Waits until a socket can be read or written, or is closed. False if that did not happen in time.
-pub(crate) fn wait(
-    socket: impl AsFd,
-    flags: PollFlags,
-    until: Option<Instant>,
-) -> Result<bool, SocketError> {
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        // A limit beyond what the kernel can express is none.
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut sockets = [PollFd::new(&socket, flags)];
-        match poll(&mut sockets, left.as_ref()) {
-            Ok(0) if until.is_some_and(|until| Instant::now() < until) => {}
-            Ok(count) => return Ok(count > 0),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

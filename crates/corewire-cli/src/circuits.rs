@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{AskError, Asking, Circuits, monitors};
+use corewire_circuit::monitor::{AskError, Asking, Circuits, monitors};
+use corewire_circuit::wire::NodeId;
 
 use crate::failure::Failure;
 use crate::{access, output, table};

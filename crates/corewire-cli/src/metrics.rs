@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
+use corewire_circuit::monitor::Routes;
 use corewire_group::GroupView;
 use corewire_layout::LINE_BYTES;
-use corewire_monitor::Routes;
 use corewire_os::file;
 use tiny_http::{Header, Method, Response, Server};
 

@@ -1,10 +1,10 @@
 //! `corewire routes`: the routing table of the domain's monitors.
 
 use corewire::Domain;
-use corewire_layout::circuit::packet::{Shape, Table, Via};
-use corewire_layout::circuit::{NODES_MAX, NodeId};
-use corewire_monitor::{Asking, Routes, monitors};
-use corewire_route::table::{fat_tree, next_hop, ring};
+use corewire_circuit::monitor::{Asking, Routes, monitors};
+use corewire_circuit::node::table::{fat_tree, next_hop, ring};
+use corewire_circuit::wire::packet::{Shape, Table, Via};
+use corewire_circuit::wire::{NODES_MAX, NodeId};
 
 use crate::circuits::{ANSWER_WITHIN, Asked};
 use crate::failure::Failure;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             table
         }
     };
-    corewire_route::table::check(&table).map_err(Failure::usage)?;
+    corewire_circuit::node::table::check(&table).map_err(Failure::usage)?;
     let first = first(&running)?;
     // A route by a monitor that does not run would lead nowhere.
     if let Some(missing) = named.iter().find(|node| !running.contains(node)) {

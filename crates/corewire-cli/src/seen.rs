@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
 use corewire_bind::{Bindings, Introspection};
+use corewire_circuit::monitor::{Asking, Routes};
+use corewire_circuit::wire::monitor_of_name;
 use corewire_group::GroupView;
-use corewire_layout::circuit::monitor_of_name;
-use corewire_monitor::{Asking, Routes};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -15,9 +15,7 @@
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
-//! | [`circuit`] | frames and packets of circuits, and their credit |
 //! | [`message_type`] | the declared type of a channel's messages |
-//! | [`trace`] | what a process records of the frames of circuits |
 //! | [`name`] | the rules for channel names, and the files that hold names |
 //!
 //! All integers are little-endian and have a fixed width; there are no pointers and no host-sized
@@ -29,7 +27,6 @@
 
 extern crate alloc;
 
-pub mod circuit;
 pub mod counters;
 pub mod endpoint;
 pub mod frame;
@@ -41,7 +38,6 @@ pub mod pair;
 pub mod rendezvous;
 pub mod segment;
 pub mod slot;
-pub mod trace;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.

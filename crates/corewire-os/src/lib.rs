@@ -6,7 +6,8 @@
 //! | [`memory`] | segments: memory that one process writes and others only read |
 //! | [`sleep`] | barriers, sleeping and waking: the machine's [`Kernel`](corewire_ring::Kernel) |
 //! | [`fork`] | the effect of a fork on all this |
-//! | [`socket`] | packets with descriptors, and the identity of the peer |
+//! | [`packet`] | packets of any bytes, with descriptors |
+//! | [`socket`] | frames of the attach handshake, and the identity of the peer |
 //! | [`directory`] | the runtime directory: names, their owners, processes that wait for a name |
 //! | [`access`] | the users that the directory is open to |
 //! | [`event`] | waiting for many descriptors at once |
@@ -24,6 +25,7 @@ pub mod file;
 pub mod fork;
 pub mod locked;
 pub mod memory;
+pub mod packet;
 pub mod probe;
 pub mod process;
 pub mod processor;

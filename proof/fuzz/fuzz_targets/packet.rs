@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use corewire_layout::circuit::packet::Packet;
+use corewire_circuit::wire::packet::Packet;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

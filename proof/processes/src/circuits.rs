@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corewire::{ConnectServiceError, Connection, Domain};
-use corewire_bind::circuit::lane::{ControlLane, LaneEnd, send_frame, wait};
-use corewire_layout::circuit::packet::{
+use corewire_circuit::link::socket::{ControlLane, LaneEnd, send_frame, wait};
+use corewire_circuit::monitor::{Asking, Monitor, Options as MonitorOptions};
+use corewire_circuit::node::{Act, Rule};
+use corewire_circuit::wire::packet::{
     PACKET_BYTES_MAX, Packet, Question, Role, Setup, Shape, Table,
 };
-use corewire_layout::circuit::{Hop, Kind, Label, NodeId, NodeSet, PAYLOAD_BYTES_MAX};
-use corewire_monitor::{Asking, Monitor, Options as MonitorOptions};
-use corewire_route::{Act, Rule};
+use corewire_circuit::wire::{Hop, Kind, Label, NodeId, NodeSet, PAYLOAD_BYTES_MAX};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -54,7 +54,7 @@ pub(crate) fn monitor(domain: &Domain, options: &Options) -> Outcome {
 /// input asks them, from the second to the first, how many circuits they have: what had come to a monitor before, it has
 /// handled then.
 pub(crate) fn ring(domain: &Domain, options: &Options) -> Outcome {
-    let nodes = corewire_monitor::monitors(domain)?;
+    let nodes = corewire_circuit::monitor::monitors(domain)?;
     let mut all = nodes
         .iter()
         .map(|node| Asking::connect(domain, *node, LONG))
@@ -521,7 +521,7 @@ fn flood_while_a_lane_ends(domain: &Domain) -> Outcome {
     println!("control closed");
     let Link { control, data } = Link::new(domain)?;
     rustix::net::shutdown(control.socket(), rustix::net::Shutdown::Write)?;
-    let frame = corewire_layout::circuit::data_header(Label::new(1 << 24, 5), Hop::new(Kind::Data));
+    let frame = corewire_circuit::wire::data_header(Label::new(1 << 24, 5), Hop::new(Kind::Data));
     flood_from_threads(&data, &frame);
     println!("data closed");
     Ok(())

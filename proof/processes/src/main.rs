@@ -102,7 +102,7 @@ pub(crate) struct Options {
     pub(crate) driver: Option<corewire_bind::Driver>,
     pub(crate) bind_within: Duration,
     pub(crate) monitor: corewire_bind::MonitorAt,
-    pub(crate) rules: Vec<corewire_route::Rule>,
+    pub(crate) rules: Vec<corewire_circuit::node::Rule>,
 }
 
 /// The policy for slow receivers.

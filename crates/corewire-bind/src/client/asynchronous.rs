@@ -19,8 +19,8 @@ use crate::capability::Capabilities;
 use crate::error::{BindError, CallError};
 use crate::exchange::Description;
 use crate::link::Interest;
-use crate::patience::Patience;
 use crate::tag::Tag;
+use corewire_circuit::patience::Patience;
 
 /// A client's end of a connection, for generated code: a handle that tasks share. A clone is the same client.
 #[derive(Clone)]

@@ -10,8 +10,8 @@ use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::link::Link;
 use crate::message::{BUFFER_BYTES, Body, Message};
-use crate::patience::Patience;
 use crate::tag::Tag;
+use corewire_circuit::patience::Patience;
 
 impl Binding {
     #[inline(always)]
@@ -132,7 +132,7 @@ impl Binding {
             }
             self.set_aside(message);
         }
-        Err(patience.late())
+        Err(patience.late().into())
     }
 
     /// Sends a request, and calls `then` with the reply: in a later call of this binding that reads it, such as

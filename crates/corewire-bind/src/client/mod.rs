@@ -28,8 +28,8 @@ use crate::exchange::{Form, Forms};
 use crate::identity::Identity;
 use crate::link::{Interest, Link};
 use crate::message::Message;
-use crate::patience::Patience;
 use crate::tag::Control;
+use corewire_circuit::patience::Patience;
 
 /// What a program does once a message has been sent.
 type Sent = Box<dyn FnOnce(Result<(), CallError>) + Send>;
@@ -249,7 +249,7 @@ impl Binding {
             check_time(looks, patience)?;
             self.handle_next(patience)?;
         }
-        Err(patience.late())
+        Err(patience.late().into())
     }
 
     /// Handles what has come, and sends the message that is kept if there is room: tells continuations, and keeps
@@ -332,7 +332,7 @@ const PROGRESS_MAX: usize = 4096;
 fn check_time(looks: usize, patience: Patience) -> Result<(), CallError> {
     match looks < PROGRESS_MAX || matches!(patience, Patience::None | Patience::Forever) {
         true => Ok(()),
-        false => patience.left().map(drop),
+        false => Ok(patience.left().map(drop)?),
     }
 }
 

@@ -7,8 +7,8 @@ use super::Binding;
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::link::Link;
-use crate::patience::Patience;
 use crate::tag::Tag;
+use corewire_circuit::patience::Patience;
 
 impl Binding {
     /// Sends a message without a reply, waiting for room if necessary. `None` waits without a limit.
@@ -60,7 +60,7 @@ impl Binding {
             return Err(end.clone());
         }
         if self.link.is_keeping() && !self.has_flushed(patience)? {
-            return Err(patience.late());
+            return Err(patience.late().into());
         }
         self.link
             .send(tag, message, capabilities, patience)

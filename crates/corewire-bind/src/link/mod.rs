@@ -4,6 +4,7 @@
 //! Every link delivers what the service sends in the order in which it was sent: replies, events, and notes of the
 //! service. A caller that waits for any of them reads it (`crate::client`).
 
+mod circuit;
 mod ring;
 mod socket;
 
@@ -11,15 +12,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
 
+pub(crate) use self::circuit::CircuitLink;
 pub(crate) use self::ring::{LaneError, RingLink, take_beside};
 pub(crate) use self::socket::SocketLink;
 
 use crate::capability::Capabilities;
-use crate::circuit::CircuitLink;
 use crate::error::{CallError, none_if_busy};
 use crate::message::Message;
-use crate::patience::Patience;
 use crate::tag::Tag;
+use corewire_circuit::patience::Patience;
 
 /// Bytes that wait for one client, each message with what it costs besides. Events beyond that are left out.
 pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;

@@ -17,9 +17,10 @@ use crate::capability::{Capabilities, Received};
 use crate::error::CallError;
 use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::packet::{Assembled, Assembler};
-use crate::patience::Patience;
-use crate::socket::{self, Packet, Receiver, SocketError};
+use crate::socket::{self, Packet, Receiver};
 use crate::tag::{Control, Tag, status};
+use corewire_circuit::patience::Patience;
+use corewire_os::packet::{self, SocketError};
 
 /// A client's connection through shared memory.
 pub(crate) struct RingLink {
@@ -81,8 +82,9 @@ impl RingLink {
             MessageError::PeerCutOff { violation, .. } => {
                 CallError::CutOff { name: name(), reason: violation.to_string() }
             }
-            MessageError::Timeout { .. } => patience.late(),
-            MessageError::Full { .. } | MessageError::ReceiverFull { .. } => patience.late(),
+            MessageError::Timeout { .. }
+            | MessageError::Full { .. }
+            | MessageError::ReceiverFull { .. } => patience.late().into(),
             other => CallError::Message(other),
         }
     }
@@ -227,7 +229,7 @@ impl RingLink {
                 let body = Body::of(self.buffer.get(..length).unwrap_or(&*self.buffer));
                 self.message(status, body)
             }
-            Ok(None) => Err(patience.late()),
+            Ok(None) => Err(patience.late().into()),
             Err(MessageError::BufferTooSmall { .. }) => self.receive_long(from, patience),
             Err(error) => Err(self.error(error, patience)),
         }
@@ -245,7 +247,7 @@ impl RingLink {
         };
         match received {
             Ok(Some(message)) => self.long(message),
-            Ok(None) => Err(patience.late()),
+            Ok(None) => Err(patience.late().into()),
             Err(error) => Err(self.error(error, patience)),
         }
     }
@@ -288,9 +290,9 @@ impl RingLink {
 
     /// Waits for the endpoint's descriptor, which is armed.
     pub(super) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
-        match socket::wait(self.endpoint.readiness(), flags, patience.deadline()) {
+        match packet::wait(self.endpoint.readiness(), flags, patience.deadline()) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(patience.late()),
+            Ok(false) => Err(patience.late().into()),
             Err(SocketError::Os(errno)) => Err(CallError::Os { what: "wait for a message", errno }),
             Err(_) => Err(CallError::Busy),
         }

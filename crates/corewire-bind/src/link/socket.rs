@@ -11,9 +11,10 @@ use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::packet::{Assembled, Assembler};
-use crate::patience::Patience;
-use crate::socket::{self, Packet, Receiver, SocketError, Unsent};
+use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag, status};
+use corewire_circuit::patience::Patience;
+use corewire_os::packet::{self, SocketError};
 
 /// A client's connection through the kernel.
 pub(crate) struct SocketLink {
@@ -180,9 +181,9 @@ impl SocketLink {
 
     pub(super) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
         patience.left()?;
-        match socket::wait(&self.socket, flags, patience.deadline()) {
+        match packet::wait(&self.socket, flags, patience.deadline()) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(patience.late()),
+            Ok(false) => Err(patience.late().into()),
             Err(error) => Err(self.error("wait for a message", error)),
         }
     }

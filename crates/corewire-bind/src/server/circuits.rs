@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use corewire::{Connection, Endpoint, MessageError, Peer, Selector};
-use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
-use corewire_layout::circuit::{Hop, Label, NodeSet, lines_of};
-use corewire_layout::trace::{Kind, Point};
+use corewire_circuit::ends::{Came, Ends, Head, Lane, Wrong};
+use corewire_circuit::link::control::{Control as ControlLane, News, descriptors_max};
+use corewire_circuit::link::hub::Bytes;
+use corewire_circuit::link::ring::RingLane;
+use corewire_circuit::link::socket::send_frame;
+use corewire_circuit::link::{capability, trace};
+use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
+use corewire_circuit::wire::trace::{Kind, Point};
+use corewire_circuit::wire::{Hop, Label, NodeSet, lines_of};
 
 use super::exporter::{Link, LinkData};
 use super::sending::{Frame, NotSent};
 use super::{ClientId, Found, ServerCore};
 use crate::bind::Driver;
 use crate::capability::{Capabilities, Received};
-use crate::circuit::ends::{Came, Ends, Head, Lane, Wrong};
-use crate::circuit::lane::send_frame;
-use crate::circuit::ring::RingLane;
-use crate::circuit::trace;
-use crate::circuit::{Control as ControlLane, News, capabilities_of, descriptors_max, packet_of};
 use crate::error::ServeError;
 use crate::identity::Identity;
 use crate::message::{Body, Message};
@@ -164,7 +165,7 @@ impl Local {
 
 /// What a frame brought, in memory of its own.
 pub(super) enum Owned {
-    Message(u32, Head, Body),
+    Message(u32, Head, Bytes),
     Changed(u32),
     Nothing,
 }
@@ -172,8 +173,8 @@ pub(super) enum Owned {
 impl Owned {
     pub(super) fn of(came: Came<'_>) -> Self {
         match came {
-            Came::Short(index, head, bytes) => Self::Message(index, head, Body::of(bytes)),
-            Came::Long(index, head, bytes) => Self::Message(index, head, Body::Long(bytes)),
+            Came::Short(index, head, bytes) => Self::Message(index, head, Bytes::of(bytes)),
+            Came::Long(index, head, bytes) => Self::Message(index, head, Bytes::Long(bytes)),
             Came::Changed(index) => Self::Changed(index),
             Came::Nothing => Self::Nothing,
         }
@@ -377,7 +378,8 @@ impl Circuits {
                 return Err(NotSent);
             }
             let to = self.ends.label_of(index);
-            let (packet, descriptors) = packet_of(to, capabilities).map_err(|_| NotSent)?;
+            let (packet, descriptors) =
+                capability::packet(to, capabilities.all()).map_err(|_| NotSent)?;
             if !link.control.send(&packet, descriptors) {
                 return Err(NotSent);
             }
@@ -478,7 +480,7 @@ impl ServerCore {
             News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
                 let circuits = &mut self.sending.circuits;
                 let index = circuits.ends.find(to)?;
-                let rights = capabilities_of(is_lost, &notes, rights);
+                let rights = capability::parse(is_lost, &notes, rights);
                 let Circuits { locals, strangers, ready, .. } = circuits;
                 let local = locals.get_mut(index as usize)?.as_mut()?;
                 let count = rights.as_ref().map_or(0, Vec::len);
@@ -593,8 +595,8 @@ impl ServerCore {
     /// A frame has been read.
     pub(super) fn circuit_came(&mut self, came: Result<Owned, Wrong>, lines: u32) -> Option<Found> {
         let circuits = &mut self.sending.circuits;
-        let (index, head, body) = match came {
-            Ok(Owned::Message(index, head, body)) => (index, head, body),
+        let (index, head, bytes) = match came {
+            Ok(Owned::Message(index, head, bytes)) => (index, head, bytes),
             Ok(Owned::Changed(index)) => return self.circuit_changed(index),
             Ok(Owned::Nothing) => return None,
             Err(Wrong::Peer { index, what }) => {
@@ -609,14 +611,14 @@ impl ServerCore {
                 return None;
             }
         };
-        let lines = match &body {
+        let lines = match &bytes {
             // In several frames, of which this was the last.
-            Body::Long(bytes) => lines.max(lines_of(bytes.len())),
+            Bytes::Long(bytes) => lines.max(lines_of(bytes.len())),
             _ => lines,
         };
         let local = circuits.local(index)?;
         let tag = Tag::new(0, head.ordinal, head.token);
-        let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
+        let message = Message::new(tag, head.status.map(u64::from), Body::Own(bytes), Vec::new());
         if head.capabilities > 0 || local.has_held() {
             local.waiting().held.push_back((message, lines, head.capabilities));
             circuits.ends.store(index, lines);

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use corewire::{Connection, Connector, Domain, NameWatch};
-use corewire_layout::circuit::NodeId;
-use corewire_layout::circuit::packet::Packet;
+use corewire_circuit::link::attach::{Attached, Data, MonitorAt, attach};
+use corewire_circuit::link::control::{Control, News};
+use corewire_circuit::wire::NodeId;
+use corewire_circuit::wire::packet::Packet;
 use corewire_os::fork::generation;
 use corewire_os::report::Report;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::mailbox::{Mail, Mailbox};
-use crate::circuit::{Attached, Control, Data, MonitorAt, News, attach};
-use crate::patience::Patience;
+use corewire_circuit::patience::Patience;
 
 /// How long a monitor may take to answer.
 const ATTACH_WITHIN: Duration = Duration::from_secs(5);

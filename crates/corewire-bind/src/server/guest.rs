@@ -18,8 +18,9 @@ use crate::identity::Identity;
 use crate::link::{LaneError, WAITING_BYTES_MAX, take_beside};
 use crate::message::Message;
 use crate::packet::Assembler;
-use crate::socket::{self, Packet, Receiver, SocketError, Unsent};
+use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag};
+use corewire_os::packet::SocketError;
 
 /// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
 const UNHANDLED_BYTES_MAX: usize = 1 << 20;

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corewire::{Interrupter, MessageError};
+use corewire_circuit::link::control::{Control, Load, News};
 use corewire_os::fork::generation;
 
 use super::exporter::Link;
 use super::guest::Guest;
 use super::{ClientId, LaterEvent, LaterMessage};
-use crate::circuit::{Control, Load, News};
 use crate::error::CallError;
 use crate::exchange::Description;
 use crate::message::Message;

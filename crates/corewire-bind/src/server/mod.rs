@@ -19,7 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
-use corewire_layout::circuit::{Hop, Label, lines_of};
+use corewire_circuit::ends::Came;
+use corewire_circuit::link::attach::MonitorAt;
+use corewire_circuit::link::hub::Bytes;
+use corewire_circuit::link::trace;
+use corewire_circuit::wire::{Hop, Label, lines_of};
 use corewire_os::report::Report;
 
 pub(crate) use self::binding::{Acceptance, hello};
@@ -33,16 +37,13 @@ use self::porter::Porter;
 pub use self::reply::{LaterReply, Outbox, Reply, Stopper, Version};
 use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
 use crate::capability::{Arrived as Capabilities, Received, none_of};
-use crate::circuit::MonitorAt;
-use crate::circuit::ends::Came;
-use crate::circuit::trace;
-use crate::error::{CallError, DecodeError, ServeError};
+use crate::error::{DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
 use crate::link::LaneError;
-use crate::message::{BUFFER_BYTES, Body, Message};
-use crate::patience::Patience;
+use crate::message::{BUFFER_BYTES, Message};
 use crate::tag::{Tag, status};
+use corewire_circuit::patience::{Late, Patience};
 
 /// The longest name of a service: its endpoints have longer ones.
 pub const SERVICE_NAME_BYTES_MAX: usize = 80;
@@ -365,7 +366,7 @@ impl ServerCore {
                     }
                     return Ok(true);
                 }
-                Ok(Owned::Message(index, head, Body::of(bytes)))
+                Ok(Owned::Message(index, head, Bytes::of(bytes)))
             }
             came => came.map(Owned::of),
         };
@@ -469,7 +470,7 @@ impl ServerCore {
         let mut halves = 0;
         for looks in 0_usize.. {
             // What is not the program's, however much of it comes, must not hold up the caller.
-            if looks >= LOOKS_MAX && matches!(patience.left(), Err(CallError::Timeout { .. })) {
+            if looks >= LOOKS_MAX && matches!(patience.left(), Err(Late::Timeout { .. })) {
                 return Ok(Some(Found::Other));
             }
             let (received, is_late) = match event.take() {

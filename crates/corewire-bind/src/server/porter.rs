@@ -18,8 +18,8 @@ use super::mailbox::{Mail, Mailbox};
 use crate::capability::Capabilities;
 use crate::error::ServeError;
 use crate::packet::{Assembled, PacketError};
-use crate::socket::SocketError;
 use crate::tag::{Control, Tag};
+use corewire_os::packet::SocketError;
 
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire::{Completion, Endpoint, Envelope, MessageError, Options, Peer, Report};
-use corewire_layout::circuit::packet::End;
+use corewire_circuit::wire::packet::End;
 
 use rustix::event::PollFlags;
 
@@ -22,8 +22,8 @@ use crate::client::OWED_BYTES_MAX;
 use crate::exchange::Form;
 use crate::link::WAITING_BYTES_MAX;
 use crate::message::COST_BYTES;
-use crate::socket::{self, SocketError};
 use crate::tag::{Control, Tag, status};
+use corewire_os::packet::{self, SocketError};
 
 /// Bytes that are kept for one client: all events, and the replies that it may be owed: of calls that it has started, of
 /// those that it has abandoned, and as much again for versions of messages that are longer than the client's.
@@ -522,7 +522,7 @@ impl Sending {
         if self.arm()? {
             let until = left.and_then(|left| Instant::now().checked_add(left));
             // Whatever is wrong with the descriptor: the caller looks again.
-            let _ = socket::wait(self.endpoint.readiness(), PollFlags::IN, until);
+            let _ = packet::wait(self.endpoint.readiness(), PollFlags::IN, until);
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, per: Per) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     let groups = groups(per)?;
     if let Some((number, _)) =
-        groups.iter().find(|(number, _)| *number >= corewire_layout::circuit::NODES_MAX)
+        groups.iter().find(|(number, _)| *number >= corewire_circuit::wire::NODES_MAX)
     {
         return Err(Failure::usage(format!("core {number}: a monitor's number is at most 255")));
     }

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corewire::Access;
-use corewire_layout::circuit::{NODES_MAX, NodeId};
-use corewire_monitor::{Handle, Monitor, Options};
+use corewire_circuit::monitor::{Handle, Monitor, Options};
+use corewire_circuit::wire::{NODES_MAX, NodeId};
 use corewire_os::event::wait_readable;
 use corewire_os::{process, processor};
 use rustix::event::{EventfdFlags, eventfd};

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use corewire_bind::SERVICE_NAME_BYTES_MAX;
+use corewire_circuit::node::{Act, Policy, Rule};
 use corewire_layout::name::ChannelName;
 use corewire_os::file::read_regular_text;
 use corewire_os::process::effective_uid;
-use corewire_route::{Act, Policy, Rule};
 use serde::Deserialize;
 
 use crate::access::NAMES_BYTES_MAX;

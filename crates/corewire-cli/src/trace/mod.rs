@@ -7,7 +7,7 @@ mod trace_event;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use corewire_monitor::{Asking, monitors};
+use corewire_circuit::monitor::{Asking, monitors};
 use corewire_os::event::wait_readable;
 use corewire_os::file::{check_writable, write};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::OwnedFd;
 
-use corewire_layout::trace::{
+use corewire_circuit::wire::trace::{
     AT_COUNT, AT_EVENTS, AT_FIRST, AT_MAGIC, AT_NAME, AT_NAME_LENGTH, AT_PID, AT_TICK, EVENT_BYTES,
     Event, Kind, MAGIC, NAME_BYTES_MAX, Point, bytes_of,
 };

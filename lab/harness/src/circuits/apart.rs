@@ -12,7 +12,7 @@
 //! The service is on the processor behind the last monitor's; this is for three monitors. Each of these lines has monitors and a
 //! service of its own, in a domain of its own. Only one line is used at a time: the processes of the others sleep.
 
-use corewire_monitor::Asking;
+use corewire_circuit::monitor::Asking;
 
 use super::chain::{Chain, Side, domain_at, table};
 use super::{Does, Part, Parties, bind_way, node};

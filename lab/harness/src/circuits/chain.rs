@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use corewire::Domain;
 use corewire_bind::{CallError, Pending};
-use corewire_layout::circuit::NodeId;
-use corewire_layout::circuit::packet::{Table, Via};
-use corewire_monitor::{Found, Monitor};
+use corewire_circuit::monitor::{Found, Monitor};
+use corewire_circuit::wire::NodeId;
+use corewire_circuit::wire::packet::{Table, Via};
 
 use super::printed::Party;
 use crate::calls::{Client, Echo, Server};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use corewire_monitor::Asking;
+use corewire_circuit::monitor::Asking;
 use corewire_os::process;
 
 use super::{Does, Part, bind, node, processes};

@@ -22,8 +22,8 @@ use std::fmt::Debug;
 
 use corewire::Domain;
 use corewire_bind::{Bind, Driver, MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Monitor, Options};
+use corewire_circuit::monitor::{Monitor, Options};
+use corewire_circuit::wire::NodeId;
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use corewire::Domain;
 use corewire_bind::{MonitorAt, Serve};
-use corewire_monitor::{Asking, Monitor, Options};
+use corewire_circuit::monitor::{Asking, Monitor, Options};
 use corewire_os::processor;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use corewire_ring::sync::{AtomicU64, pause};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use corewire_route::Mistake;
+use corewire_circuit::node::Mistake;
 
 use crate::circuits::world::{Party, World};
 

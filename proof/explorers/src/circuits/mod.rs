@@ -1,4 +1,4 @@
-//! Circuits without input and output: the nodes of `corewire-route` and the ends of `corewire-bind`, the same source that
+//! Circuits without input and output: `node` and `ends` of `corewire-circuit`, the same source that
 //! runs in monitors and programs, joined by lanes that a test empties as it likes.
 //!
 //! [`World`] has the parties, the lanes between them, and the oracle: every end receives a prefix of what the other one

@@ -1,9 +1,9 @@
 //! Random runs: monitors in any shape, programs that open circuits, talk, are slow, close and die; links that are slow or
 //! break, monitors that die and start again.
 
-use corewire_layout::circuit::NodeId;
-use corewire_layout::circuit::packet::Table;
-use corewire_route::{Mistake, Node, table};
+use corewire_circuit::node::{Mistake, Node, table};
+use corewire_circuit::wire::NodeId;
+use corewire_circuit::wire::packet::Table;
 
 use crate::circuits::random::Random;
 use crate::circuits::world::{Party, Seen, World};

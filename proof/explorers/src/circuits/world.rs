@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use corewire_bind::circuit::ends::{Came, Ends, Head, Lane};
-use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup, Table};
-use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, lines_of};
-use corewire_route::{Config, Down, LinkId, Mistake, Neighbour, Node, Policy, Wires};
+use corewire_circuit::ends::{Came, Ends, Head, Lane};
+use corewire_circuit::node::{Config, Down, LinkId, Mistake, Neighbour, Node, Policy, Wires};
+use corewire_circuit::wire::packet::{End, Origin, Packet, Reset, Setup, Table};
+use corewire_circuit::wire::{Hop, Label, NodeId, NodeSet, lines_of};
 
 use crate::circuits::random::Random;
 

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use corewire_circuit::node::{Mistake, table};
 use corewire_explorers::circuits::explorer::{Limits, explore};
 use corewire_explorers::circuits::simulator::{Plan, run};
 use corewire_explorers::circuits::world::World;
-use corewire_route::{Mistake, table};
 
 /// How many seeds the simulator runs: `COREWIRE_SIM_SEEDS`.
 fn seeds() -> u64 {

@@ -1,11 +1,11 @@
 //! Neighbours that do what no honest one does: what they get, and that others go on.
 
-use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
-use corewire_layout::circuit::{Hop, Kind, Label, NodeId, NodeSet, flags};
-use corewire_route::{
+use corewire_circuit::node::{
     Act, Config, LinkId, Neighbour, Node, Policy, Rule, WAITING_BYTES_MAX,
     WAITING_BYTES_OF_FOREIGN_MAX, Wires,
 };
+use corewire_circuit::wire::packet::{End, Origin, Packet, Reset, Setup};
+use corewire_circuit::wire::{Hop, Kind, Label, NodeId, NodeSet, flags};
 
 const OWNER: u32 = 1000;
 const OTHER: u32 = 7;

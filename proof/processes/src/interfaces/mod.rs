@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use corewire_bind::{Bind, Domain, Driver, MonitorAt};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Asking, Handle, Monitor, Options};
+use corewire_circuit::monitor::{Asking, Handle, Monitor, Options};
+use corewire_circuit::wire::NodeId;
 
 corewire_bind::interface!(all);
 corewire_bind::interface!(sizes);

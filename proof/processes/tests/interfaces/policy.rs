@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use corewire_bind::{MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Monitor, Options};
+use corewire_circuit::monitor::{Monitor, Options};
+use corewire_circuit::node::{Act, Policy, Rule};
+use corewire_circuit::wire::NodeId;
 use corewire_os::process::effective_uid;
 use corewire_processes::interfaces::{Echo, Place, all};
-use corewire_route::{Act, Policy, Rule};
 
 const LONG: Duration = Duration::from_secs(60);
 

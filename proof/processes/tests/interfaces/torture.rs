@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio, exit};
 use std::time::{Duration, Instant};
 
 use corewire_bind::{Bind, CallError, ClientId, Domain, Driver, MonitorAt, Serve};
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Asking, Monitor, Options};
+use corewire_circuit::monitor::{Asking, Monitor, Options};
+use corewire_circuit::node::table::ring;
+use corewire_circuit::wire::NodeId;
 use corewire_processes::interfaces::torture::{Client, EchoReply, Event, Server, Service};
-use corewire_route::table::ring;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.

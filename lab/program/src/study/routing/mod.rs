@@ -16,11 +16,11 @@ pub(crate) mod results;
 use std::path::Path;
 use std::time::Duration;
 
+use corewire_circuit::wire::credit::RESERVE_LINES;
 use corewire_harness::calls::Block;
 use corewire_harness::calls::types::TYPES;
 use corewire_harness::circuits::rig::Rig;
 use corewire_harness::rounds::alternate;
-use corewire_layout::circuit::credit::RESERVE_LINES;
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 

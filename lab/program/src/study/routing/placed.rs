@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use corewire::Domain;
 use corewire_bind::{Bind, Driver, MonitorAt, Serve};
+use corewire_circuit::monitor::{Monitor, Options};
+use corewire_circuit::wire::NodeId;
 use corewire_harness::board::READY;
 use corewire_harness::calls::{Block, Client, Echo, Server, check};
 use corewire_harness::places::Places;
 use corewire_harness::role::{Role, Worker};
 use corewire_harness::rounds::alternate;
 use corewire_harness::setup::Setup;
-use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Monitor, Options};
 use corewire_os::processor;
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
