@@ -7,8 +7,10 @@ use corewire::{Connection, Domain, Endpoint, Selector};
 use corewire_circuit::ends::Ended;
 use corewire_circuit::link::attach::MonitorAt;
 use corewire_circuit::link::hub::{CircuitError, Hub, Opening};
+use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
+use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
@@ -23,8 +25,6 @@ use crate::random::random_u64;
 use crate::server::{Acceptance, hello};
 use crate::socket::{Packet, Receiver};
 use crate::tag::{Control, Tag};
-use corewire_circuit::patience::Patience;
-use corewire_os::packet::{self, SocketError};
 
 /// What a binding stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use corewire::Connection;
+use corewire_circuit::patience::Patience;
 
 use crate::bind::{Driver, exchange};
 use crate::error::BindReason;
@@ -10,7 +11,6 @@ use crate::exchange::{Cursor, put_name};
 use crate::identity::Identity;
 use crate::message::Message;
 use crate::tag::{Control, Tag};
-use corewire_circuit::patience::Patience;
 
 /// A connection to a service that is asked what it is, and not bound. The thread of the service answers, between two
 /// requests. A service closes such a connection after 10 s.

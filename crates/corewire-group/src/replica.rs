@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
 use crate::kept::{Entry, Kept, Snapshot};
 use crate::member::{Member, View};
 

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use async_io::{Async, Readable, Writable};
 use corewire::Domain;
+use corewire_circuit::patience::Patience;
 
 use super::{Binding, Message, add_once};
 use crate::bind::Bind;
@@ -20,7 +21,6 @@ use crate::error::{BindError, CallError};
 use crate::exchange::Description;
 use crate::link::Interest;
 use crate::tag::Tag;
-use corewire_circuit::patience::Patience;
 
 /// A client's end of a connection, for generated code: a handle that tasks share. A clone is the same client.
 #[derive(Clone)]

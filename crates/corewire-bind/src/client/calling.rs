@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use corewire::{Selector, Status};
+use corewire_circuit::patience::Patience;
 
 use super::calls::{Calls, Continuation, is_reply_to, result};
 use super::{Binding, Pending, check_time};
@@ -11,7 +12,6 @@ use crate::error::CallError;
 use crate::link::Link;
 use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::tag::Tag;
-use corewire_circuit::patience::Patience;
 
 impl Binding {
     #[inline(always)]

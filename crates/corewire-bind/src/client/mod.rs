@@ -12,11 +12,6 @@ mod events;
 mod pending;
 mod sending;
 
-use std::fmt;
-use std::os::fd::OwnedFd;
-use std::task::Waker;
-use std::time::Duration;
-
 pub use self::asynchronous::AsyncBinding;
 use self::calls::Calls;
 pub(crate) use self::calls::OWED_BYTES_MAX;
@@ -30,6 +25,10 @@ use crate::link::{Interest, Link};
 use crate::message::Message;
 use crate::tag::Control;
 use corewire_circuit::patience::Patience;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::task::Waker;
+use std::time::Duration;
 
 /// What a program does once a message has been sent.
 type Sent = Box<dyn FnOnce(Result<(), CallError>) + Send>;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corewire_circuit::patience::Patience;
+
 use super::calls::Dropped;
 use super::{Binding, Message};
 use crate::error::CallError;
-use corewire_circuit::patience::Patience;
 
 /// A call that is under way, and will give an `R`. Several may be, and may be waited for in any order. Dropping the
 /// handle abandons the call: its reply is discarded.

@@ -3,12 +3,13 @@
 use std::task::Waker;
 use std::time::Duration;
 
+use corewire_circuit::patience::Patience;
+
 use super::Binding;
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::link::Link;
 use crate::tag::Tag;
-use corewire_circuit::patience::Patience;
 
 impl Binding {
     /// Sends a message without a reply, waiting for room if necessary. `None` waits without a limit.

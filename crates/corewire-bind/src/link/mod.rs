@@ -10,11 +10,10 @@ mod socket;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::event::PollFlags;
-
 pub(crate) use self::circuit::CircuitLink;
 pub(crate) use self::ring::{LaneError, RingLink, take_beside};
 pub(crate) use self::socket::SocketLink;
+use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
 use crate::error::{CallError, none_if_busy};

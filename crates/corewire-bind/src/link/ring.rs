@@ -9,7 +9,8 @@ use corewire::{
     Completion, Connection, Endpoint, Envelope, MessageError, OperationHandle, Options,
     OwnedMessage, Peer, Selector, Status,
 };
-
+use corewire_circuit::patience::Patience;
+use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
 use super::{Interest, copy};
@@ -19,8 +20,6 @@ use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::packet::{Assembled, Assembler};
 use crate::socket::{self, Packet, Receiver};
 use crate::tag::{Control, Tag, status};
-use corewire_circuit::patience::Patience;
-use corewire_os::packet::{self, SocketError};
 
 /// A client's connection through shared memory.
 pub(crate) struct RingLink {

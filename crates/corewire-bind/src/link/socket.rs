@@ -3,7 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use corewire::{Connection, MessageError};
+use corewire_circuit::patience::Patience;
 use corewire_os::fork::generation;
+use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
 use super::{Interest, copy};
@@ -13,8 +15,6 @@ use crate::message::Message;
 use crate::packet::{Assembled, Assembler};
 use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag, status};
-use corewire_circuit::patience::Patience;
-use corewire_os::packet::{self, SocketError};
 
 /// A client's connection through the kernel.
 pub(crate) struct SocketLink {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use corewire::{Connection, Connector, Domain, NameWatch};
 use corewire_circuit::link::attach::{Attached, Data, MonitorAt, attach};
 use corewire_circuit::link::control::{Control, News};
+use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::Packet;
 use corewire_os::fork::generation;
@@ -14,7 +15,6 @@ use corewire_os::report::Report;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::mailbox::{Mail, Mailbox};
-use corewire_circuit::patience::Patience;
 
 /// How long a monitor may take to answer.
 const ATTACH_WITHIN: Duration = Duration::from_secs(5);

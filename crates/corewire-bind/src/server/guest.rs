@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use corewire::Connection;
+use corewire_os::packet::SocketError;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -20,7 +21,6 @@ use crate::message::Message;
 use crate::packet::Assembler;
 use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag};
-use corewire_os::packet::SocketError;
 
 /// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
 const UNHANDLED_BYTES_MAX: usize = 1 << 20;

@@ -18,14 +18,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
-use corewire_circuit::ends::Came;
-use corewire_circuit::link::attach::MonitorAt;
-use corewire_circuit::link::hub::Bytes;
-use corewire_circuit::link::trace;
-use corewire_circuit::wire::{Hop, Label, lines_of};
-use corewire_os::report::Report;
-
 pub(crate) use self::binding::{Acceptance, hello};
 use self::circuits::Owned;
 pub use self::clients::ClientId;
@@ -43,7 +35,14 @@ use crate::identity::Identity;
 use crate::link::LaneError;
 use crate::message::{BUFFER_BYTES, Message};
 use crate::tag::{Tag, status};
+use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
+use corewire_circuit::ends::Came;
+use corewire_circuit::link::attach::MonitorAt;
+use corewire_circuit::link::hub::Bytes;
+use corewire_circuit::link::trace;
 use corewire_circuit::patience::{Late, Patience};
+use corewire_circuit::wire::{Hop, Label, lines_of};
+use corewire_os::report::Report;
 
 /// The longest name of a service: its endpoints have longer ones.
 pub const SERVICE_NAME_BYTES_MAX: usize = 80;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire::Listener;
 use corewire_os::fork::generation;
+use corewire_os::packet::SocketError;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -19,7 +20,6 @@ use crate::capability::Capabilities;
 use crate::error::ServeError;
 use crate::packet::{Assembled, PacketError};
 use crate::tag::{Control, Tag};
-use corewire_os::packet::SocketError;
 
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{Completion, Endpoint, Envelope, MessageError, Options, Peer, Report};
 use corewire_circuit::wire::packet::End;
-
+use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
 use super::circuits::Circuits;
@@ -23,7 +23,6 @@ use crate::exchange::Form;
 use crate::link::WAITING_BYTES_MAX;
 use crate::message::COST_BYTES;
 use crate::tag::{Control, Tag, status};
-use corewire_os::packet::{self, SocketError};
 
 /// Bytes that are kept for one client: all events, and the replies that it may be owed: of calls that it has started, of
 /// those that it has abandoned, and as much again for versions of messages that are longer than the client's.

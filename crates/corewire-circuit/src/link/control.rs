@@ -4,14 +4,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::wire::packet::Packet;
-use crate::wire::{Hop, Label, data_of_packet};
 use corewire::Connection;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::socket::{ControlLane, DATA_BYTES_MAX, LaneEnd, receive_frame};
 use super::trace;
+use crate::wire::packet::Packet;
+use crate::wire::{Hop, Label, data_of_packet};
 
 /// What has come from the monitor.
 #[derive(Debug)]

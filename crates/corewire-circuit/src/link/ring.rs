@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::wire::{Hop, Kind, Label};
 use corewire::{Endpoint, Envelope, MessageError, OperationHandle, Options, Peer};
+
+use crate::wire::{Hop, Kind, Label};
 
 /// How long an end that closes waits for room.
 const FINISH_WITHIN: Duration = Duration::from_millis(500);

@@ -5,11 +5,12 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use crate::wire::packet::{PACKET_BYTES_MAX, Packet, PacketError};
-use crate::wire::{DATA_HEADER_BYTES, Hop, Label, PAYLOAD_BYTES_MAX, data_header};
 use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+
+use crate::wire::packet::{PACKET_BYTES_MAX, Packet, PacketError};
+use crate::wire::{DATA_HEADER_BYTES, Hop, Label, PAYLOAD_BYTES_MAX, data_header};
 
 /// Bytes of packets that wait for a neighbour to read them. Beyond that the link ends.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;

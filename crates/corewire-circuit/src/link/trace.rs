@@ -6,10 +6,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use crate::wire::trace::{
-    AT_COUNT, AT_EVENTS, AT_FIRST, AT_MAGIC, AT_NAME, AT_NAME_LENGTH, AT_PID, AT_TICK, EVENT_BYTES,
-    Event, Kind, MAGIC, NAME_BYTES_MAX, Point, bytes_of,
-};
 use corewire_os::fork::{PerProcess, generation};
 use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_os::processor::{tick_ns, ticks};
@@ -17,6 +13,11 @@ use corewire_os::{OsError, process};
 use corewire_ring::region::Region;
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Relaxed, Release};
+
+use crate::wire::trace::{
+    AT_COUNT, AT_EVENTS, AT_FIRST, AT_MAGIC, AT_NAME, AT_NAME_LENGTH, AT_PID, AT_TICK, EVENT_BYTES,
+    Event, Kind, MAGIC, NAME_BYTES_MAX, Point, bytes_of,
+};
 
 /// Events that the memory holds: the last ones, in 4 MiB.
 const EVENTS: usize = 1 << 16;

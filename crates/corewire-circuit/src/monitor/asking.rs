@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::link::socket::{ControlLane, LaneEnd, wait};
-use crate::wire::packet::{Packet, Question, Table};
-use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 use corewire::{ConnectServiceError, Domain};
 use rustix::event::PollFlags;
 
 use super::shown::{Circuits, Routes};
+use crate::link::socket::{ControlLane, LaneEnd, wait};
+use crate::wire::packet::{Packet, Question, Table};
+use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 
 /// Why a monitor did not answer.
 #[derive(Debug, thiserror::Error)]

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corewire::Peer;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::closer::{Handed, Socket, Whose};
+use super::connection::{Connection, What};
+use super::links::{DataLane, LinkIo, Out};
+use super::rings::{PROGRAMS, TRUNK};
+use super::shown::{Circuits, Routes};
+use super::state::Monitor;
 use crate::link::ring::RingLane;
 use crate::link::socket::{Any, ControlLane, LaneEnd, UNSENT_BYTES_MAX, receive_frame};
 use crate::node::{
     Down, LinkId, Neighbour, Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
 };
-use crate::wire::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
-use crate::wire::{Label, NodeId, data_of_packet};
-use corewire::Peer;
-use rustix::event::epoll::{self, EventData, EventFlags};
-
-use super::closer::{Handed, Socket, Whose};
-use super::links::{DataLane, LinkIo, Out};
-use super::shown::{Circuits, Routes};
-use super::start::{Monitor, PROGRAMS, TRUNK};
+use crate::wire::packet::{OFFER_BYTES_MAX, Packet, Question, Role};
+use crate::wire::{Label, data_of_packet};
 
 /// How long a connection may take to become a link.
 const LINK_WITHIN: Duration = Duration::from_secs(10);
@@ -30,47 +32,8 @@ const ACCEPTED_PER_TURN: usize = 16;
 /// Packets of one connection before the others have their turn.
 const PACKETS_PER_TURN: usize = 64;
 
-/// What a connection is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum What {
-    /// It has not said.
-    New { until: Instant },
-    /// A link whose data lane has not come.
-    Waiting { neighbour: Neighbour, until: Instant },
-    /// This monitor has asked another one, and said hello in its ring.
-    Joining { node: NodeId, until: Instant },
-    /// The control lane of a link.
-    Control(LinkId),
-    /// The data lane of a link.
-    Data(LinkId),
-    /// Somebody who asks.
-    Asking,
-    /// It is closed as soon as what it must read has been sent.
-    Closing { until: Instant },
-}
-
-/// A connection.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) lane: ControlLane<Socket, Handed>,
-    pub(crate) what: What,
-    /// There was no room for a frame.
-    pub(crate) is_full: bool,
-}
-
 /// A packet with its descriptors, unless this process could not take them.
 type Received = (Packet, Option<Vec<Handed>>);
-
-impl Connection {
-    fn origin(&self) -> Origin {
-        let &Socket { uid, gid, pid, .. } = self.lane.socket();
-        Origin { uid, gid, pid }
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.lane.socket().uid == corewire_os::process::effective_uid()
-    }
-}
 
 impl Out {
     /// Adds a connection, and watches it.

@@ -3,40 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::link::ring::RingLane;
-use crate::link::socket::ControlLane;
-use crate::node::Policy;
-use crate::wire::packet::{Packet, Role};
-use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 use rustix::event::PollFlags;
 
 use super::closer::Whose;
-use super::connections::What;
-use super::start::{Monitor, TRUNK};
+use super::connection::What;
+use super::handle::{Accepted, Joined};
+use super::rings::TRUNK;
+use super::state::Monitor;
+use crate::link::ring::RingLane;
+use crate::link::socket::ControlLane;
+use crate::wire::packet::{Packet, Role};
+use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 
 /// How long another monitor may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-
-/// What a thread of a monitor has done.
-#[derive(Clone)]
-pub(crate) enum Joined {
-    /// Another monitor accepts this one as its neighbour.
-    Monitor(std::sync::Arc<std::sync::Mutex<Option<Accepted>>>),
-    /// It does not.
-    Failed(NodeId),
-    /// From now on another policy counts.
-    Policy(Policy),
-    /// The monitor must end.
-    Stop,
-}
-
-/// Another monitor's answer.
-pub(crate) struct Accepted {
-    pub(crate) node: NodeId,
-    pub(crate) socket: corewire::Connection,
-    pub(crate) secret: u64,
-    pub(crate) endpoint: String,
-}
 
 impl Monitor {
     /// Connects to the monitors that this one must have a link with, and that wait for it to connect.

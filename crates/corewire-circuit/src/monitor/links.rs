@@ -4,6 +4,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use corewire::Peer;
+use corewire_layout::name::ChannelName;
+use corewire_os::report::Report;
+use rustix::event::epoll::{self, EventData};
+use rustix::net::{Shutdown, shutdown};
+
+use super::closer::{Closers, Handed};
+use super::connection::Connection;
+use super::rings::{Rings, TRUNK};
 use crate::link::ring::RingLane;
 use crate::link::socket::send_frame;
 use crate::link::trace;
@@ -11,15 +20,6 @@ use crate::node::{Down, LinkId, Wires};
 use crate::wire::packet::Packet;
 use crate::wire::trace::{Kind, Point};
 use crate::wire::{Hop, Label};
-use corewire::Peer;
-use corewire_layout::name::ChannelName;
-use corewire_os::report::Report;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::{Shutdown, shutdown};
-
-use super::closer::{Closers, Handed};
-use super::connections::{Connection, What};
-use super::start::{Rings, TRUNK};
 
 /// Descriptors that may wait for one neighbour; one packet may have more. All neighbours together leave half of what the
 /// monitor can open.
@@ -359,22 +359,5 @@ impl Wires for Out {
         let words = bytes.chunks_exact(8).filter_map(|word| word.first_chunk());
         self.randoms.extend(words.map(|word| u64::from_le_bytes(*word)));
         self.randoms.pop().unwrap_or_default()
-    }
-}
-
-impl Connection {
-    /// What it waits for.
-    pub(crate) fn flags(&self) -> EventFlags {
-        let out = self.lane.has_unsent() || self.is_full;
-        let flags = EventFlags::IN | EventFlags::RDHUP;
-        if out { flags | EventFlags::OUT } else { flags }
-    }
-
-    /// The link that this connection is a lane of.
-    pub(crate) const fn link(&self) -> Option<LinkId> {
-        match self.what {
-            What::Control(link) | What::Data(link) => Some(link),
-            _ => None,
-        }
     }
 }

@@ -36,15 +36,21 @@
 
 mod asking;
 mod closer;
+mod connection;
 mod connections;
+mod handle;
 mod joining;
 mod links;
+mod rings;
 mod shown;
 mod start;
+mod state;
 mod tracing;
 mod turn;
 
 pub use asking::{AskError, Asking, monitors};
+pub use handle::Handle;
 pub use shown::{Circuit, Circuits, Link, Name, Routes};
-pub use start::{Handle, Monitor, MonitorError, Options};
+pub use start::Options;
+pub use state::{Monitor, MonitorError};
 pub use turn::Found;

@@ -1,8 +1,9 @@
 //! What a monitor shows, in JSON.
 
+use serde::{Deserialize, Serialize};
+
 use crate::node::{Neighbour, Node, PhaseView};
 use crate::wire::packet::{Shape, Table};
-use serde::{Deserialize, Serialize};
 
 /// The circuits of a monitor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

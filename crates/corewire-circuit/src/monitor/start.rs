@@ -1,70 +1,25 @@
-//! The monitor and how it is started.
+//! How a monitor is started.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::link::socket::DATA_BYTES_MAX;
-use crate::node::{Config, LinkId, Node, Policy};
-use crate::wire::{NodeId, name_of_monitor};
-use corewire::{
-    Domain, Endpoint, EndpointError, ListenError, Listener, MessageError, NameWatch, OpenError,
-    Peer, Wait,
-};
+use corewire::{Domain, ListenError, Wait};
 use corewire_os::report::Report;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::closer::Closers;
-use super::joining::Joined;
 use super::links::{Out, Traced};
-use super::tracing::Tracing;
+use super::rings::{PROGRAMS, Rings, TRUNK};
+use super::state::{Monitor, MonitorError, Tracing, key};
 use super::turn::without_sockets_ticks;
-
-/// Why a monitor could not start, or has ended.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MonitorError {
-    /// A monitor of this number runs already.
-    #[error("monitor {node} runs already{}", .pid.map_or(String::new(), |pid| format!(": it is process {pid}")))]
-    Running {
-        /// The monitor.
-        node: NodeId,
-        /// Its process; `None` if it cannot be seen from here.
-        pid: Option<u32>,
-    },
-    /// Its name cannot be taken.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// Its endpoints could not be created.
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    /// The runtime directory cannot be watched.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// An endpoint failed.
-    #[error(transparent)]
-    Message(#[from] MessageError),
-    /// A system call failed.
-    #[error("{what}: {error}")]
-    Os {
-        /// What was done.
-        what: &'static str,
-        /// The system's error.
-        error: std::io::Error,
-    },
-}
-
-impl MonitorError {
-    pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Self {
-        move |error| Self::Os { what, error: error.into() }
-    }
-}
+use crate::link::socket::DATA_BYTES_MAX;
+use crate::node::{Config, Node, Policy};
+use crate::wire::{NodeId, name_of_monitor};
 
 /// How a monitor works.
 #[derive(Debug, Clone)]
@@ -103,85 +58,6 @@ impl Options {
         self.report = Report(Arc::new(report));
         self
     }
-}
-
-/// One of the two endpoints, and whose ring leads to which link.
-pub(crate) struct Rings {
-    pub(crate) endpoint: Endpoint,
-    /// By the peer's row.
-    pub(crate) links: Vec<Option<(Peer, LinkId)>>,
-}
-
-impl Rings {
-    #[inline]
-    pub(crate) fn link_of(&self, peer: Peer) -> Option<LinkId> {
-        match self.links.get(peer.row() as usize) {
-            Some(Some((found, link))) if *found == peer => Some(*link),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn set(&mut self, peer: Peer, link: LinkId) {
-        let row = peer.row() as usize;
-        if self.links.len() <= row {
-            self.links.resize(row + 1, None);
-        }
-        self.links[row] = Some((peer, link));
-    }
-
-    pub(crate) fn forget(&mut self, link: LinkId) {
-        for place in &mut self.links {
-            place.take_if(|(_, found)| *found == link);
-        }
-    }
-}
-
-/// For programs.
-pub(crate) const PROGRAMS: usize = 0;
-/// For other monitors.
-pub(crate) const TRUNK: usize = 1;
-
-/// Keys in the set of descriptors.
-pub(crate) mod key {
-    pub(crate) const LISTENER: u64 = 0;
-    pub(crate) const NAMES: u64 = 1;
-    pub(crate) const WAKE: u64 = 2;
-    pub(crate) const RINGS: u64 = 3;
-    pub(crate) const TRUNK: u64 = 4;
-    pub(crate) const FIRST_CONNECTION: u64 = 16;
-}
-
-/// A monitor.
-pub struct Monitor {
-    pub(crate) node: Node,
-    pub(crate) out: Out,
-    pub(crate) domain: Domain,
-    pub(crate) listener: Listener,
-    pub(crate) names: NameWatch,
-    pub(crate) wake: Arc<OwnedFd>,
-    pub(crate) joined: Receiver<Joined>,
-    pub(crate) joining: (Sender<Joined>, BTreeSet<NodeId>),
-    pub(crate) names_have_changed: bool,
-    /// Monitors that have not answered, to be asked again at the next look.
-    pub(crate) failed: BTreeSet<NodeId>,
-    /// Neighbours to which there was no link when it was last looked.
-    pub(crate) missing: BTreeSet<NodeId>,
-    pub(crate) poll: Duration,
-    /// When sockets were looked at, and how long they may wait, in ticks of the processor's counter.
-    pub(crate) sockets_at: u64,
-    pub(crate) without_sockets_ticks: u64,
-    /// Links whose control lane has ended; what is in their rings comes first.
-    pub(crate) ending: Vec<LinkId>,
-    /// Links whose data lane has ended, and whose control lane cannot be read now.
-    pub(crate) unread: Vec<LinkId>,
-    pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
-    /// Whose connections ask for a trace, and the memory of everybody who has recorded.
-    pub(crate) tracing: Tracing,
-    pub(crate) last_look: Instant,
-    /// The most circuits since memory was given back.
-    pub(crate) circuits_most: usize,
-    /// Circuits at the last look.
-    pub(crate) circuits_before: usize,
 }
 
 impl Monitor {
@@ -265,70 +141,5 @@ impl Monitor {
         };
         monitor.join_others();
         Ok(monitor)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn id(&self) -> NodeId {
-        self.node.id()
-    }
-
-    /// How many circuits lead through it.
-    #[must_use]
-    pub fn circuit_count(&self) -> usize {
-        self.node.circuit_count()
-    }
-
-    /// Links that are up, to programs and to other monitors.
-    #[must_use]
-    pub fn link_count(&self) -> usize {
-        self.node.links().count()
-    }
-
-    /// A handle for other threads, which ends [`run`](Self::run).
-    #[must_use]
-    pub fn handle(&self) -> Handle {
-        Handle { joined: self.joining.0.clone(), wake: Arc::clone(&self.wake) }
-    }
-}
-
-/// A monitor, from other threads.
-#[derive(Clone)]
-pub struct Handle {
-    joined: Sender<Joined>,
-    wake: Arc<OwnedFd>,
-}
-
-impl Handle {
-    /// Ends it. Never waits.
-    pub fn stop(&self) {
-        self.tell(Joined::Stop);
-    }
-
-    /// Sets who may do what from now on. Circuits that are open, and names that are served, stay.
-    pub fn set_policy(&self, policy: Policy) {
-        self.tell(Joined::Policy(policy));
-    }
-
-    fn tell(&self, what: Joined) {
-        // A monitor that has ended needs no telling.
-        let _ = self.joined.send(what);
-        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handle")
-    }
-}
-
-impl fmt::Debug for Monitor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Monitor")
-            .field("id", &self.id())
-            .field("links", &self.link_count())
-            .field("circuits", &self.circuit_count())
-            .finish_non_exhaustive()
     }
 }

@@ -8,36 +8,14 @@
 //!                 <--Traced, once for each-- <--Answer--
 //! ```
 
-use std::collections::BTreeMap;
-
+use super::closer::{Handed, Whose};
+use super::state::{Monitor, Tracing};
 use crate::link::trace;
 use crate::node::{LinkId, Neighbour};
 use crate::wire::packet::Packet;
 
-use super::closer::{Handed, Whose};
-use super::start::Monitor;
-
 /// Programs whose memory is kept.
 const KEPT_MAX: usize = 512;
-
-#[derive(Debug, Default)]
-pub(crate) struct Tracing {
-    /// Connections that have asked for a trace, and whether it goes on.
-    askers: BTreeMap<u64, bool>,
-    /// Of everybody who records, or has recorded, while there is somebody who may ask for it; with the link, while it is up.
-    memory: Vec<(Option<LinkId>, Handed)>,
-    /// Of the monitor.
-    own: Option<Handed>,
-    is_recording: bool,
-}
-
-impl Drop for Tracing {
-    fn drop(&mut self) {
-        if self.is_recording {
-            trace::stop();
-        }
-    }
-}
 
 impl Monitor {
     /// Somebody asks for a trace, or wants no more.

@@ -3,9 +3,6 @@
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use crate::link::trace;
-use crate::node::Down;
-use crate::wire::{Hop, Kind, Label};
 use corewire::{Event, MessageError, Selector, Status};
 use corewire_os::processor::{tick_ns, ticks};
 use rustix::event::Timespec;
@@ -13,7 +10,10 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::links::DataLane;
-use super::start::{Monitor, MonitorError, key};
+use super::state::{Monitor, MonitorError, key};
+use crate::link::trace;
+use crate::node::Down;
+use crate::wire::{Hop, Kind, Label};
 
 /// Descriptors that one look at them reports.
 const EVENTS_MAX: usize = 64;

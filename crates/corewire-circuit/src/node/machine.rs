@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::wire::packet::{End, Origin, Packet, Table};
-use crate::wire::{Hop, Label, NodeId, PAYLOAD_BYTES_MAX};
 use corewire_layout::name::ChannelName;
 
 use super::circuit::{At, CLIENT, Circuits, LinkId, Phase, SERVICE, state};
@@ -11,6 +9,8 @@ use super::names::Names;
 use super::policy::{Act, Policy};
 use super::store::Store;
 use super::table;
+use crate::wire::packet::{End, Origin, Packet, Table};
+use crate::wire::{Hop, Label, NodeId, PAYLOAD_BYTES_MAX};
 
 /// What carries a node's frames and packets to its neighbours. The node never waits for it.
 pub trait Wires {

@@ -6,8 +6,9 @@
 
 use std::fmt;
 
-use crate::wire::{FRAME_HEADER_BYTES, Hop, Kind, PAYLOAD_BYTES_MAX, flags, lines_of, payload_of};
 use corewire_layout::LINE_BYTES;
+
+use crate::wire::{FRAME_HEADER_BYTES, Hop, Kind, PAYLOAD_BYTES_MAX, flags, lines_of, payload_of};
 
 /// Lines that are allocated together.
 const PIECE_LINES: usize = 1024;

@@ -25,10 +25,11 @@
 //! A packet is hostile until [`Packet::parse`] has read it. One that it refuses ends the link. All numbers are
 //! little-endian.
 
-use super::fields::{Reader, Writer};
-use super::{Label, NODES_MAX, NodeId, NodeSet, PATH_MAX};
 use corewire_layout::LAYOUT_VERSION;
 use corewire_layout::name::NAME_BYTES_MAX;
+
+use super::fields::{Reader, Writer};
+use super::{Label, NODES_MAX, NodeId, NodeSet, PATH_MAX};
 
 /// The longest packet.
 pub const PACKET_BYTES_MAX: usize = 48 << 10;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use corewire_circuit::monitor::{Asking, monitors};
 use corewire_os::event::wait_readable;
 use corewire_os::file::{check_writable, write};
+use timeline::Timeline;
 
 use crate::circuits::ANSWER_WITHIN;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::{access, output, units};
-use timeline::Timeline;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,10 +6,11 @@
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use crate::roles::{Directory, Random, Role};
 use corewire::{Domain, Endpoint, Memory, MessageError, Peer, Selector};
 use corewire_processes::talk::bytes_of;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::roles::{Directory, Random, Role};
 
 /// Bytes before and behind a message that nobody may write.
 const CANARY_BYTES: usize = 4096;
