@@ -8,7 +8,9 @@ use corewire_circuit::link::attach::AttachError;
 use corewire_circuit::patience::Late;
 use corewire_circuit::wire::NODES_MAX;
 
-use crate::Driver;
+use crate::driver::Driver;
+use crate::exchange::SERVICE_NAME_BYTES_MAX;
+use crate::tag::status;
 
 /// An argument is longer than its bound. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -459,10 +461,7 @@ pub enum ServeError {
     #[error("COREWIRE_MONITOR is {0:?}, not the number of a monitor: 0 to 255")]
     MonitorVariable(String),
     /// The name is too long for a service.
-    #[error(
-        "service name of {asked} bytes: at most {} are possible",
-        crate::SERVICE_NAME_BYTES_MAX
-    )]
+    #[error("service name of {asked} bytes: at most {} are possible", SERVICE_NAME_BYTES_MAX)]
     NameTooLong {
         /// Its length.
         asked: usize,
@@ -487,5 +486,18 @@ pub(crate) fn none_if_busy<T>(result: Result<T, CallError>) -> Result<Option<T>,
     match result {
         Err(CallError::Busy) => Ok(None),
         result => result.map(Some),
+    }
+}
+
+/// Why there is no reply, by the status in its place.
+#[cold]
+pub(crate) const fn of_status(found: u64) -> CallError {
+    match found {
+        status::UNKNOWN => CallError::Unknown,
+        status::MALFORMED => CallError::Malformed,
+        status::NOT_TAKEN => CallError::NotTaken,
+        status::NOT_SENT => CallError::NotSent,
+        status::LOST_HERE => CallError::TooManyDescriptors,
+        _ => CallError::Dropped,
     }
 }

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::driver::Driver;
+use crate::tag::{Control, Tag};
+
+/// The longest name of a service: its endpoints have longer ones.
+pub const SERVICE_NAME_BYTES_MAX: usize = 80;
+
 /// The interface of a client or a service. Generated code has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description<'a> {
@@ -248,6 +254,58 @@ impl<'a> Cursor<'a> {
         let length = self.number::<1>()?;
         std::str::from_utf8(self.take(usize::try_from(length).ok()?)?).ok()
     }
+}
+
+/// What a service tells a client that it accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    pub(crate) number: u16,
+    /// Whether the client may use a ring: it runs as the service's user.
+    pub(crate) may_use_ring: bool,
+    /// The processor on which the service's thread ran.
+    pub(crate) processor: u32,
+    /// The longest message that the service sends.
+    pub(crate) bytes_max: u32,
+    pub(crate) secret: u64,
+    /// The service's endpoint.
+    pub(crate) endpoint: String,
+    pub(crate) forms: Forms,
+}
+
+impl Acceptance {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.number.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.may_use_ring));
+        bytes.extend(self.processor.to_le_bytes());
+        bytes.extend(self.bytes_max.to_le_bytes());
+        bytes.extend(self.secret.to_le_bytes());
+        // Endpoints have short names.
+        let _ = put_name(&mut bytes, &self.endpoint);
+        bytes.extend(self.forms.to_bytes());
+        bytes
+    }
+
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut at = Cursor(bytes);
+        Some(Self {
+            number: u16::try_from(at.number::<2>()?).ok()?,
+            may_use_ring: at.number::<1>()? != 0,
+            processor: u32::try_from(at.number::<4>()?).ok()?,
+            bytes_max: u32::try_from(at.number::<4>()?).ok()?,
+            secret: at.number::<8>()?,
+            endpoint: at.name()?.to_owned(),
+            forms: Forms::of_bytes(at.0),
+        })
+    }
+}
+
+/// What a client says in its ring: the secret, and what it takes the ring for. Its number is in the tag.
+pub(crate) fn hello(number: u16, secret: u64, driver: Driver) -> (Tag, [u8; 9]) {
+    let mut bytes = [driver as u8; 9];
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = secret.to_le_bytes();
+    }
+    (Tag::control(number, Control::Hello), bytes)
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::time::Duration;
 use corewire::Connection;
 use corewire_circuit::patience::Patience;
 
-use crate::bind::{Driver, exchange};
+use crate::driver::Driver;
 use crate::error::BindReason;
 use crate::exchange::{Cursor, put_name};
 use crate::identity::Identity;
 use crate::message::Message;
+use crate::question::ask;
 use crate::tag::{Control, Tag};
 
 /// A connection to a service that is asked what it is, and not bound. The thread of the service answers, between two
@@ -82,7 +83,7 @@ impl Introspection {
 
     fn ask(&self, control: Control, timeout: Duration) -> Result<Message, BindReason> {
         let (tag, until) = (Tag::control(0, control), Patience::of(Some(timeout)));
-        let answer = exchange(&self.0, tag, &[], until)?;
+        let answer = ask(&self.0, tag, &[], until)?;
         match Control::of(answer.tag()) {
             Some(answered) if answered == control => Ok(answer),
             Some(Control::Refuse) => {

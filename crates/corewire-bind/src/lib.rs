@@ -28,7 +28,7 @@
 //! | generated client | stores the arguments at fixed offsets of an array | [`codec`] |
 //! | [`Binding::call_fixed`] | takes the next token, sends the array with its tag, and reads what the service sends | `client/calling.rs` |
 //! | the endpoint | stores tag and bytes in one slot of the pair's ring; the service's endpoint finds them there | `corewire` |
-//! | [`ServerCore::serve_one`] | finds the client by the binding's number in the tag, and checks that the message is this client's | `server/mod.rs` |
+//! | [`ServerCore::serve_one`] | finds the client by the binding's number in the tag, and checks that the message is this client's | `server/serving.rs` |
 //! | generated service | decodes the arguments, and calls the program's method with them and with a [`Reply`] | [`codec`] |
 //! | [`Reply::send`] | sends the result with the tag of the request | `server/sending.rs` |
 //! | [`Binding::call_fixed`] | sees its own tag: this is the reply | `client/calling.rs` |
@@ -48,7 +48,7 @@
 //! | binding and unbinding | both | `binding, 0, what` | `tag.rs`, `server/binding.rs` |
 //!
 //! In a ring the status is the message's immediate value; the status `CAPABILITIES` says that the capabilities have been
-//! sent on the socket before. On a socket `packet.rs` says where everything is.
+//! sent on the socket before. On a socket `lane/packet.rs` says where everything is.
 //!
 //! # Who waits for whom
 //!
@@ -78,37 +78,36 @@
 
 #![forbid(unsafe_code)]
 
-mod bind;
 mod capability;
 mod client;
 pub mod codec;
+mod driver;
 mod error;
 mod exchange;
 mod identity;
 mod introspection;
-mod link;
+mod lane;
 mod message;
-mod packet;
+mod question;
 mod random;
 mod server;
-mod socket;
 mod tag;
 
-pub use bind::{Bind, Driver};
 pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
-pub use client::{AsyncBinding, Binding, Pending};
+pub use client::{AsyncBinding, Bind, Binding, Pending};
 pub use corewire::{Domain, Wait};
 pub use corewire_circuit::link::attach::MonitorAt;
+pub use driver::Driver;
 pub use error::{
     BindError, BindReason, CallError, DecodeError, EncodeError, Failed, Problem, ServeError,
 };
-pub use exchange::{Description, Form, Forms, Wire};
+pub use exchange::{Description, Form, Forms, SERVICE_NAME_BYTES_MAX, Wire};
 pub use identity::Identity;
 pub use introspection::{Bindings, BoundClient, Introspection};
 pub use message::Message;
 pub use server::{
-    ClientId, Dispatch, Incoming, LaterReply, Outbox, Refusal, Reply, SERVICE_NAME_BYTES_MAX,
-    Serve, ServerCore, Stopper, Version,
+    ClientId, Dispatch, Incoming, LaterReply, Outbox, Refusal, Reply, Serve, ServerCore, Stopper,
+    Version,
 };
 
 /// The module of an interface that `build.rs` has compiled: `corewire_bind::interface!(calc);` is

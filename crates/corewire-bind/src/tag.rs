@@ -88,8 +88,6 @@ impl Tag {
 
 /// Why a request has no reply, or what else is special about a message: travels as its status.
 pub(crate) mod status {
-    use crate::CallError;
-
     pub(crate) const DROPPED: u64 = 1;
     pub(crate) const UNKNOWN: u64 = 2;
     pub(crate) const MALFORMED: u64 = 3;
@@ -101,16 +99,4 @@ pub(crate) mod status {
     pub(crate) const LOST_HERE: u64 = 6;
     /// No reply is missing: the capabilities of this message are in the next packet of the socket.
     pub(crate) const CAPABILITIES: u64 = 0x100;
-
-    #[cold]
-    pub(crate) const fn error(status: u64) -> CallError {
-        match status {
-            UNKNOWN => CallError::Unknown,
-            MALFORMED => CallError::Malformed,
-            NOT_TAKEN => CallError::NotTaken,
-            NOT_SENT => CallError::NotSent,
-            LOST_HERE => CallError::TooManyDescriptors,
-            _ => CallError::Dropped,
-        }
-    }
 }

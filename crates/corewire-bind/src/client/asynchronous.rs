@@ -14,12 +14,14 @@ use async_io::{Async, Readable, Writable};
 use corewire::Domain;
 use corewire_circuit::patience::Patience;
 
-use super::{Binding, Message, add_once};
-use crate::bind::Bind;
+use super::Binding;
+use super::bind::Bind;
+use super::events::add_once;
 use crate::capability::Capabilities;
 use crate::error::{BindError, CallError};
 use crate::exchange::Description;
-use crate::link::Interest;
+use crate::lane::Interest;
+use crate::message::Message;
 use crate::tag::Tag;
 
 /// A client's end of a connection, for generated code: a handle that tasks share. A clone is the same client.

@@ -6,10 +6,10 @@ use corewire::{Selector, Status};
 use corewire_circuit::patience::Patience;
 
 use super::calls::{Calls, Continuation, is_reply_to, result};
+use super::link::Link;
 use super::{Binding, Pending, check_time};
 use crate::capability::Capabilities;
 use crate::error::CallError;
-use crate::link::Link;
 use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::tag::Tag;
 

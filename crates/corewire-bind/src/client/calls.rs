@@ -9,17 +9,13 @@ use std::task::Waker;
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 
-use crate::error::CallError;
+use crate::error::{CallError, of_status};
+use crate::lane::backlog::OWED_BYTES_MAX;
 use crate::message::{COST_BYTES, Message};
 use crate::tag::{Tag, status};
 
 /// What a client does with a reply, given once.
 pub(super) type Continuation = Box<dyn FnOnce(Result<Message, CallError>) + Send>;
-
-/// Bytes of replies that a service may owe a client: the longest reply of each call, with what it costs besides. A
-/// service keeps that much for a client that does not read, so it must not be asked for more. Replies that may be longer
-/// than this are counted apart: one such call may be under way beside the others.
-pub(crate) const OWED_BYTES_MAX: usize = 1 << 20;
 
 /// What a service owes.
 #[derive(Debug, Default, Clone, Copy)]
@@ -360,7 +356,7 @@ fn cost(reply_bytes_max: u32) -> usize {
 pub(super) fn result(message: Message) -> Result<Message, CallError> {
     match message.status() {
         None | Some(status::CAPABILITIES) => Ok(message),
-        Some(found) => Err(status::error(found)),
+        Some(found) => Err(of_status(found)),
     }
 }
 

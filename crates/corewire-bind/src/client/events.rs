@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use super::{Message, add_once};
-use crate::error::CallError;
+use crate::error::{CallError, of_status};
+use crate::message::Message;
 use crate::tag::status;
 
 /// Events in their order. Beyond a number of bytes new ones are left out, and counted where they are missing.
@@ -86,12 +86,19 @@ impl Events {
                 self.waiting_bytes -= event.cost_bytes();
                 match event.status() {
                     None | Some(status::CAPABILITIES) => Ok((event.tag().ordinal(), event)),
-                    Some(found) => Err(status::error(found)),
+                    Some(found) => Err(of_status(found)),
                 }
             }
             Entry::Lost(count) => Err(CallError::EventsLost { count }),
             Entry::NotTaken => Err(CallError::NotTaken),
         })
+    }
+}
+
+/// Remembers a task, once however often it looks.
+pub(super) fn add_once(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if !wakers.iter().any(|one| one.will_wake(waker)) {
+        wakers.push(waker.clone());
     }
 }
 

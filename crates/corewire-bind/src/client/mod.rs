@@ -5,23 +5,26 @@
 //! stand in front of one that somebody waits for.
 
 mod asynchronous;
+mod bind;
 mod calling;
 mod calls;
 mod encoding;
 mod events;
+mod link;
 mod pending;
 mod sending;
 
 pub use self::asynchronous::AsyncBinding;
+pub use self::bind::Bind;
 use self::calls::Calls;
-pub(crate) use self::calls::OWED_BYTES_MAX;
 use self::events::Events;
+use self::link::Link;
 pub use self::pending::Pending;
-use crate::bind::Driver;
+use crate::driver::Driver;
 use crate::error::{CallError, none_if_busy};
 use crate::exchange::{Form, Forms};
 use crate::identity::Identity;
-use crate::link::{Interest, Link};
+use crate::lane::Interest;
 use crate::message::Message;
 use crate::tag::Control;
 use corewire_circuit::patience::Patience;
@@ -332,13 +335,6 @@ fn check_time(looks: usize, patience: Patience) -> Result<(), CallError> {
     match looks < PROGRESS_MAX || matches!(patience, Patience::None | Patience::Forever) {
         true => Ok(()),
         false => Ok(patience.left().map(drop)?),
-    }
-}
-
-/// Remembers a task, once however often it looks.
-fn add_once(wakers: &mut Vec<Waker>, waker: &Waker) {
-    if !wakers.iter().any(|one| one.will_wake(waker)) {
-        wakers.push(waker.clone());
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use corewire_circuit::patience::Patience;
 
+use super::Binding;
 use super::calls::Dropped;
-use super::{Binding, Message};
 use crate::error::CallError;
+use crate::message::Message;
 
 /// A call that is under way, and will give an `R`. Several may be, and may be waited for in any order. Dropping the
 /// handle abandons the call: its reply is discarded.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use corewire_circuit::patience::Patience;
 
 use super::Binding;
+use super::link::Link;
 use crate::capability::Capabilities;
 use crate::error::CallError;
-use crate::link::Link;
 use crate::tag::Tag;
 
 impl Binding {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_io::Async;
 
-use super::{Dispatch, ServerCore};
+use super::core::ServerCore;
+use super::dispatch::Dispatch;
 use crate::error::ServeError;
 
 /// What is served before other tasks of the executor have their turn.

@@ -11,73 +11,21 @@ use std::sync::Arc;
 
 use corewire::{Peer, Status};
 
-use super::clients::Way;
+use super::core::{Found, ServerCore};
 use super::guest::Guest;
-use super::porter;
-use super::sending::{Frame, TOO_MUCH};
-use super::{Found, ServerCore};
-use crate::bind::Driver;
+use super::lane::Lane;
+use super::sending::TOO_MUCH;
 use crate::capability::Capabilities;
-use crate::exchange::{Cursor, Forms, put_name};
+use crate::driver::Driver;
+use crate::exchange::Acceptance;
 use crate::introspection::{Bindings, BoundClient};
+use crate::lane::backlog::Frame;
 use crate::message::Message;
 use crate::random::random_u64;
 use crate::tag::{Control, Tag};
 
 /// Messages that may wait for a guest that asks for the interface or the clients, which are long.
 const ANSWERS_MAX: usize = 16;
-
-/// What a service tells a client that it accepts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Acceptance {
-    pub(crate) number: u16,
-    /// Whether the client may use a ring: it runs as the service's user.
-    pub(crate) may_use_ring: bool,
-    /// The processor on which the service's thread ran.
-    pub(crate) processor: u32,
-    /// The longest message that the service sends.
-    pub(crate) bytes_max: u32,
-    pub(crate) secret: u64,
-    /// The service's endpoint.
-    pub(crate) endpoint: String,
-    pub(crate) forms: Forms,
-}
-
-impl Acceptance {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.number.to_le_bytes().to_vec();
-        bytes.push(u8::from(self.may_use_ring));
-        bytes.extend(self.processor.to_le_bytes());
-        bytes.extend(self.bytes_max.to_le_bytes());
-        bytes.extend(self.secret.to_le_bytes());
-        // Endpoints have short names.
-        let _ = put_name(&mut bytes, &self.endpoint);
-        bytes.extend(self.forms.to_bytes());
-        bytes
-    }
-
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut at = Cursor(bytes);
-        Some(Self {
-            number: u16::try_from(at.number::<2>()?).ok()?,
-            may_use_ring: at.number::<1>()? != 0,
-            processor: u32::try_from(at.number::<4>()?).ok()?,
-            bytes_max: u32::try_from(at.number::<4>()?).ok()?,
-            secret: at.number::<8>()?,
-            endpoint: at.name()?.to_owned(),
-            forms: Forms::of_bytes(at.0),
-        })
-    }
-}
-
-/// What a client says in its ring: the secret, and what it takes the ring for. Its number is in the tag.
-pub(crate) fn hello(number: u16, secret: u64, driver: Driver) -> (Tag, [u8; 9]) {
-    let mut bytes = [driver as u8; 9];
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = secret.to_le_bytes();
-    }
-    (Tag::control(number, Control::Hello), bytes)
-}
 
 impl ServerCore {
     /// A message of a guest that is about binding.
@@ -90,23 +38,23 @@ impl ServerCore {
         match (Control::of(message.tag()), guest.id.get().copied()) {
             (Some(Control::Bind), None) => {
                 if let Err(reason) = self.accept(guest, message) {
-                    porter::refuse(guest, &reason);
+                    guest.refuse(&reason);
                 }
                 None
             }
             (Some(Control::UseSocket), Some(client)) => {
                 let row = self.sending.clients.row(client)?;
-                if !matches!(row.way, Way::Accepted { .. }) {
+                if !row.lane.is_accepted() {
                     return None;
                 }
-                (row.way, row.driver) = (Way::Socket(Arc::clone(guest)), Driver::Sock);
+                (row.lane, row.driver) = (Lane::Socket(Arc::clone(guest)), Driver::Sock);
                 guest.set_bound();
                 Some(Found::Bound(client, row.identity))
             }
             (Some(Control::NotTaken), Some(client)) => {
                 let row = self.sending.clients.get(client)?;
                 let ordinal = u16::try_from(message.status()?).ok()?;
-                matches!(row.way, Way::Socket(_)).then_some(Found::NotTaken(client, ordinal))
+                row.lane.socket().map(|_| Found::NotTaken(client, ordinal))
             }
             (Some(Control::Describe), _) => {
                 let form = self.mailbox.description().form;
@@ -130,14 +78,14 @@ impl ServerCore {
 
     /// Answers a question of a guest, which may not ask more than it reads.
     fn tell(&mut self, guest: &Guest, answer: Frame<'_>) {
-        if guest.unsent().count < ANSWERS_MAX {
+        if guest.unsent_count() < ANSWERS_MAX {
             // One that goes learns nothing.
             let _ = guest.send(answer, &Capabilities::new());
             return;
         }
         match guest.id.get() {
             Some(client) => self.sending.cut_off(*client, TOO_MUCH),
-            None => porter::refuse(guest, TOO_MUCH),
+            None => guest.refuse(TOO_MUCH),
         }
     }
 
@@ -151,16 +99,16 @@ impl ServerCore {
         if let Some(client) = guest.id.get() {
             self.sending.clients.remove(*client);
         }
-        porter::refuse(guest, "it did not bind in time");
+        guest.refuse("it did not bind in time");
     }
 
     fn accept(&mut self, guest: &Arc<Guest>, theirs: &[u8]) -> Result<(), String> {
         let description = self.mailbox.description();
         let agreement = description.agree(theirs)?;
         let secret = random_u64().map_err(|error| error.to_string())?;
-        let way = Way::Accepted { guest: Arc::clone(guest), secret };
+        let lane = Lane::Accepted { guest: Arc::clone(guest), secret };
         let identity = guest.identity;
-        let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);
+        let added = self.sending.clients.add(self.clients_max, lane, identity, agreement.service);
         let client = added.ok_or_else(|| {
             format!("the service has {} clients, as many as it can have", self.clients_max)
         })?;
@@ -206,13 +154,10 @@ impl ServerCore {
             return None;
         }
         let row = self.sending.clients.at_number(tag.binding())?;
-        let guest = match &row.way {
-            Way::Accepted { guest, secret } if *secret == said => Arc::clone(guest),
-            _ => return None,
-        };
+        let guest = Arc::clone(row.lane.accepted_with(said)?);
         self.refused_count -= 1;
         guest.become_lane();
-        row.way = Way::Ring { peer: source, guest };
+        row.lane = Lane::Ring { peer: source, guest };
         let said = |driver: &Driver| message.get(8) == Some(&(*driver as u8));
         row.driver = Driver::ALL.into_iter().find(said).unwrap_or(Driver::Ump);
         let (client, identity) = (row.id, row.identity);
@@ -223,15 +168,13 @@ impl ServerCore {
 
     pub(super) fn guest_gone(&mut self, guest: &Arc<Guest>) -> Option<Found> {
         let client = *guest.id.get()?;
-        match self.sending.clients.get(client)?.way {
-            Way::Socket(_) => self.gone(client),
-            Way::Accepted { .. } => {
-                self.sending.clients.remove(client);
-                None
-            }
-            // The end of its ring is what counts.
-            _ => None,
+        let lane = &self.sending.clients.get(client)?.lane;
+        if lane.is_accepted() {
+            self.sending.clients.remove(client);
+            return None;
         }
+        // Of one in a ring, the end of its ring is what counts.
+        lane.socket().is_some().then(|| self.gone(client))?
     }
 
     /// The service and its clients.

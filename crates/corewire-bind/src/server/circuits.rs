@@ -3,29 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use corewire::{Connection, Endpoint, MessageError, Peer, Selector};
+use corewire::{Connection, Endpoint, Peer};
 use corewire_circuit::ends::{Came, Ends, Head, Lane, Wrong};
-use corewire_circuit::link::control::{Control as ControlLane, News, descriptors_max};
+use corewire_circuit::link::control::{Control, descriptors_max};
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::ring::RingLane;
 use corewire_circuit::link::socket::send_frame;
 use corewire_circuit::link::{capability, trace};
-use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
+use corewire_circuit::wire::packet::{End, Packet};
 use corewire_circuit::wire::trace::{Kind, Point};
-use corewire_circuit::wire::{Hop, Label, NodeSet, lines_of};
+use corewire_circuit::wire::{Hop, Label};
 
-use super::exporter::{Link, LinkData};
-use super::sending::{Frame, NotSent};
-use super::{ClientId, Found, ServerCore};
-use crate::bind::Driver;
+use super::client_id::ClientId;
 use crate::capability::{Capabilities, Received};
-use crate::error::ServeError;
-use crate::identity::Identity;
-use crate::message::{Body, Message};
-use crate::random::random_u64;
-use crate::server::binding::Acceptance;
-use crate::server::clients::Way;
-use crate::tag::{Control, Tag, status};
+use crate::lane::backlog::{Frame, Held, NotSent};
+use crate::message::Message;
+use crate::tag::Tag;
 
 /// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and take
 /// descriptors of the client.
@@ -36,12 +29,12 @@ const CIRCUITS_OF_USER_MIN: usize = 64;
 /// The circuits of a service.
 #[derive(Default)]
 pub(super) struct Circuits {
-    link: Option<ServiceLink>,
-    ends: Ends,
-    locals: Vec<Option<Local>>,
-    strangers: Strangers,
+    pub(super) link: Option<ServiceLink>,
+    pub(super) ends: Ends,
+    pub(super) locals: Vec<Option<Local>>,
+    pub(super) strangers: Strangers,
     /// Circuits with messages whose capabilities have come.
-    ready: VecDeque<u32>,
+    pub(super) ready: VecDeque<u32>,
     /// Circuits of which nothing waits to be sent any more.
     sent: Vec<u32>,
     /// The request that is being served, and its reply, in a trace.
@@ -58,21 +51,21 @@ struct Served {
     bytes: usize,
 }
 
-struct ServiceLink {
-    control: Arc<ControlLane>,
-    way: LinkWay,
+pub(super) struct ServiceLink {
+    pub(super) control: Arc<Control>,
+    pub(super) way: LinkWay,
     /// Its control lane has ended: what is left in its ring comes first.
-    is_ending: bool,
+    pub(super) is_ending: bool,
 }
 
-enum LinkWay {
+pub(super) enum LinkWay {
     Ring(RingLane),
     Socket { socket: Arc<Connection>, is_full: bool },
 }
 
 /// What clients of other users have of the service. They must not use up what there is.
 #[derive(Default)]
-struct Strangers {
+pub(super) struct Strangers {
     of_users: BTreeMap<u32, Share>,
     descriptor_count: usize,
 }
@@ -87,7 +80,7 @@ struct Share {
 
 impl Strangers {
     /// Whether a user may have one circuit more. The error is the largest number of them.
-    fn check_circuit(&self, uid: u32, clients_max: usize) -> Result<(), usize> {
+    pub(super) fn check_circuit(&self, uid: u32, clients_max: usize) -> Result<(), usize> {
         let max = (clients_max / 4).max(CIRCUITS_OF_USER_MIN);
         match self.of_users.get(&uid) {
             Some(share) if share.circuit_count >= max => Err(max),
@@ -95,7 +88,7 @@ impl Strangers {
         }
     }
 
-    fn add_circuit(&mut self, uid: u32) {
+    pub(super) fn add_circuit(&mut self, uid: u32) {
         if uid != rustix::process::geteuid().as_raw() {
             self.of_users.entry(uid).or_default().circuit_count += 1;
         }
@@ -103,7 +96,7 @@ impl Strangers {
 
     /// Whether a user may have so many descriptors more: all of one user a quarter of what this process can open, all of
     /// all users three quarters.
-    fn has_room(&mut self, uid: u32, count: usize) -> bool {
+    pub(super) fn has_room(&mut self, uid: u32, count: usize) -> bool {
         let Some(share) = self.of_users.get_mut(&uid) else { return true };
         let quarter = descriptors_max() / 4;
         if count > 0
@@ -117,7 +110,7 @@ impl Strangers {
         true
     }
 
-    fn remove_descriptors(&mut self, uid: u32, rights: Option<&Vec<Received>>) {
+    pub(super) fn remove_descriptors(&mut self, uid: u32, rights: Option<&Vec<Received>>) {
         if let (Some(share), Some(rights)) = (self.of_users.get_mut(&uid), rights) {
             share.descriptor_count -= rights.len();
             self.descriptor_count -= rights.len();
@@ -138,27 +131,27 @@ impl Strangers {
 }
 
 /// What is known here of a circuit.
-struct Local {
-    client: ClientId,
-    uid: u32,
+pub(super) struct Local {
+    pub(super) client: ClientId,
+    pub(super) uid: u32,
     /// None in a circuit through which no capability has come.
-    waiting: Option<Box<Waiting>>,
+    pub(super) waiting: Option<Box<Waiting>>,
 }
 
 /// Messages with capabilities.
 #[derive(Default)]
-struct Waiting {
-    rights: VecDeque<Option<Vec<Received>>>,
+pub(super) struct Waiting {
+    pub(super) rights: VecDeque<Option<Vec<Received>>>,
     /// Messages that wait for their capabilities, and those behind them.
-    held: VecDeque<(Message, u32, u8)>,
+    pub(super) held: VecDeque<(Message, u32, u8)>,
 }
 
 impl Local {
-    fn waiting(&mut self) -> &mut Waiting {
+    pub(super) fn waiting(&mut self) -> &mut Waiting {
         self.waiting.get_or_insert_default()
     }
 
-    fn has_held(&self) -> bool {
+    pub(super) fn has_held(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| !waiting.held.is_empty())
     }
 }
@@ -210,7 +203,7 @@ impl Lane for Through<'_> {
 impl Circuits {
     /// The ring to the monitor, if there is one.
     #[inline]
-    fn ring(&self) -> Option<&RingLane> {
+    pub(super) fn ring(&self) -> Option<&RingLane> {
         match &self.link {
             Some(ServiceLink { way: LinkWay::Ring(ring), .. }) => Some(ring),
             _ => None,
@@ -275,11 +268,11 @@ impl Circuits {
         is_usual.then_some(local.client)
     }
 
-    fn local(&mut self, index: u32) -> Option<&mut Local> {
+    pub(super) fn local(&mut self, index: u32) -> Option<&mut Local> {
         self.locals.get_mut(index as usize)?.as_mut()
     }
 
-    fn client_of(&self, index: u32) -> Option<ClientId> {
+    pub(super) fn client_of(&self, index: u32) -> Option<ClientId> {
         self.locals.get(index as usize)?.as_ref().map(|local| local.client)
     }
 
@@ -397,9 +390,10 @@ impl Circuits {
         Ok(())
     }
 
-    /// Bytes that wait for a client, and how many messages.
-    pub(super) fn unsent(&self, index: u32) -> (usize, usize) {
-        self.ends.unsent(index)
+    /// What waits for a client.
+    pub(super) fn held(&self, index: u32) -> Held {
+        let (bytes, count) = self.ends.unsent(index);
+        Held::of(count, bytes)
     }
 
     /// Ends a circuit.
@@ -412,312 +406,5 @@ impl Circuits {
         {
             link.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
         }
-    }
-}
-
-impl ServerCore {
-    /// A monitor has accepted this service as its neighbour.
-    pub(super) fn link_up(&mut self, link: Link) -> Option<Found> {
-        let Link { control, data } = link;
-        let way = match data {
-            LinkData::Socket(socket) => LinkWay::Socket { socket, is_full: false },
-            LinkData::Ring { endpoint: name, secret } => {
-                let endpoint = &mut self.sending.endpoint;
-                let mut ring = RingLane::to(endpoint, &name)?;
-                ring.say_hello(endpoint, secret);
-                LinkWay::Ring(ring)
-            }
-        };
-        self.link_down();
-        self.sending.circuits.link = Some(ServiceLink { control, way, is_ending: false });
-        None
-    }
-
-    /// The link has ended, and with it all circuits: what had come of them is handed out, and then that their clients have
-    /// gone, one after the other.
-    pub(super) fn link_down(&mut self) {
-        // The lane may have seen an interruption.
-        self.has_mail |= self.sending.circuits.take_interrupted();
-        let Circuits { link, ends, locals, ready, .. } = &mut self.sending.circuits;
-        *link = None;
-        ends.link_lost("the link to the monitor has ended");
-        ready.extend((0..).zip(locals).filter_map(|(index, local)| local.as_ref().map(|_| index)));
-    }
-
-    /// What is left in the ring of a link whose control lane has ended. Once there is nothing, the link is down.
-    pub(super) fn end_link(&mut self) -> Result<Option<Found>, ServeError> {
-        let Some(peer) = self.sending.circuits.ring().map(RingLane::peer) else {
-            self.link_down();
-            return Ok(None);
-        };
-        let from_monitor = Selector::any().from(peer);
-        match self.sending.endpoint.try_receive_into(from_monitor, &mut *self.buffer) {
-            Ok(Some(status)) => Ok(self.buffered(status)),
-            Err(MessageError::Interrupted) => {
-                self.has_mail = true;
-                Ok(None)
-            }
-            Err(error @ MessageError::Forked) => Err(error.into()),
-            Ok(None) | Err(_) => {
-                self.link_down();
-                Ok(None)
-            }
-        }
-    }
-
-    /// Something has come from the monitor.
-    pub(super) fn learn(&mut self, control: &Arc<ControlLane>, news: News) -> Option<Found> {
-        let is_its = |link: &ServiceLink| Arc::ptr_eq(&link.control, control);
-        if !self.sending.circuits.link.as_ref().is_some_and(is_its) {
-            return None;
-        }
-        match news {
-            News::Packet(Packet::Setup(setup), _) => self.circuit_opened(*setup),
-            News::Packet(Packet::Reset(reset), _) => {
-                let index = self.sending.circuits.ends.reset(*reset)?;
-                self.circuit_changed(index)
-            }
-            News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
-                let circuits = &mut self.sending.circuits;
-                let index = circuits.ends.find(to)?;
-                let rights = capability::parse(is_lost, &notes, rights);
-                let Circuits { locals, strangers, ready, .. } = circuits;
-                let local = locals.get_mut(index as usize)?.as_mut()?;
-                let count = rights.as_ref().map_or(0, Vec::len);
-                let rights = rights.filter(|_| strangers.has_room(local.uid, count));
-                local.waiting().rights.push_back(rights);
-                ready.push_back(index);
-                self.circuit_ready()
-            }
-            News::Frame(label, hop, payload) => self.circuit_frame(label, hop, &payload),
-            News::Room => {
-                if let Some(ServiceLink { way: LinkWay::Socket { is_full, .. }, .. }) =
-                    &mut self.sending.circuits.link
-                {
-                    *is_full = false;
-                }
-                None
-            }
-            News::Packet(Packet::Refused { .. }, _) | News::Lost(_) => {
-                if let Some(link) = &mut self.sending.circuits.link {
-                    link.is_ending = true;
-                }
-                None
-            }
-            News::Packet(..) => None,
-        }
-    }
-
-    /// A client asks for a circuit.
-    fn circuit_opened(&mut self, setup: Setup) -> Option<Found> {
-        let label = setup.label;
-        match self.accept_circuit(setup) {
-            Ok(found) => found,
-            Err(reason) => {
-                let (to, from, visited) = (label, Label::NONE, NodeSet::default());
-                let reset = Reset { to, from, after: None, end: End::Refused, visited, reason };
-                let link = self.sending.circuits.link.as_ref()?;
-                link.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
-                None
-            }
-        }
-    }
-
-    fn accept_circuit(&mut self, setup: Setup) -> Result<Option<Found>, String> {
-        let description = self.mailbox.description();
-        let agreement = description.agree(&setup.offer)?;
-        let random = random_u64().map_err(|error| error.to_string())?;
-        let Setup { label, credit, origin, .. } = setup;
-        let bytes_max = usize::try_from(description.bytes_max()).unwrap_or(usize::MAX);
-        let circuits = &mut self.sending.circuits;
-        let uid = origin.uid;
-        circuits.strangers.check_circuit(uid, self.clients_max).map_err(|max| {
-            format!("user {uid} has {max} circuits to the service, as many as it can have")
-        })?;
-        let index = circuits.ends.opened(random, label, credit, bytes_max);
-        let index = index.ok_or("the service has as many circuits as it can have")?;
-        let identity = Identity { uid, gid: origin.gid, pid: origin.pid };
-        let way = Way::Circuit { index };
-        let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);
-        let Some(client) = added else {
-            let _ = self.sending.circuits.ends.close(index, End::Full, "");
-            return Err(format!(
-                "the service has {} clients, as many as it can have",
-                self.clients_max
-            ));
-        };
-        if let Some(row) = self.sending.clients.row(client) {
-            row.driver = Driver::Circuit;
-        }
-        let circuits = &mut self.sending.circuits;
-        let place = index as usize;
-        if circuits.locals.len() <= place {
-            circuits.locals.resize_with(place + 1, || None);
-        }
-        circuits.strangers.add_circuit(uid);
-        circuits.locals[place] = Some(Local { client, uid, waiting: None });
-        let acceptance = Acceptance {
-            number: 0,
-            may_use_ring: false,
-            processor: u32::MAX,
-            bytes_max: description.bytes_max(),
-            secret: 0,
-            endpoint: String::new(),
-            forms: agreement.client,
-        };
-        let answer = acceptance.to_bytes();
-        if answer.len() > OFFER_BYTES_MAX {
-            let reason = "the interface has too many messages for a circuit";
-            circuits.close(index, End::Refused, reason);
-            self.sending.clients.remove(client);
-            return Ok(None);
-        }
-        let (own_label, credit) = circuits.ends.greeting(index);
-        let packet = Packet::Accept {
-            to: label,
-            label: own_label,
-            credit,
-            origin: Default::default(),
-            answer,
-        };
-        if let Some(link) = &circuits.link {
-            link.control.send(&packet, Vec::new());
-        }
-        Ok(Some(Found::Bound(client, identity)))
-    }
-
-    /// A frame has come on a socket.
-    fn circuit_frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> Option<Found> {
-        let came = self.sending.circuits.frame(label, hop, payload).map(Owned::of);
-        self.circuit_came(came, lines_of(payload.len()))
-    }
-
-    /// A frame has been read.
-    pub(super) fn circuit_came(&mut self, came: Result<Owned, Wrong>, lines: u32) -> Option<Found> {
-        let circuits = &mut self.sending.circuits;
-        let (index, head, bytes) = match came {
-            Ok(Owned::Message(index, head, bytes)) => (index, head, bytes),
-            Ok(Owned::Changed(index)) => return self.circuit_changed(index),
-            Ok(Owned::Nothing) => return None,
-            Err(Wrong::Peer { index, what }) => {
-                self.refused_count += 1;
-                let client = circuits.client_of(index)?;
-                circuits.close(index, End::Violation, &format!("the client sent {what}"));
-                return self.gone(client);
-            }
-            Err(_) => {
-                self.refused_count += 1;
-                self.link_down();
-                return None;
-            }
-        };
-        let lines = match &bytes {
-            // In several frames, of which this was the last.
-            Bytes::Long(bytes) => lines.max(lines_of(bytes.len())),
-            _ => lines,
-        };
-        let local = circuits.local(index)?;
-        let tag = Tag::new(0, head.ordinal, head.token);
-        let message = Message::new(tag, head.status.map(u64::from), Body::Own(bytes), Vec::new());
-        if head.capabilities > 0 || local.has_held() {
-            local.waiting().held.push_back((message, lines, head.capabilities));
-            circuits.ends.store(index, lines);
-            circuits.ready.push_back(index);
-            return self.circuit_ready();
-        }
-        let client = local.client;
-        let found = self.circuit_message(client, message);
-        // The end that came before the last messages.
-        if self.sending.circuits.ends.ended(index).is_some() {
-            self.sending.circuits.ready.push_back(index);
-        }
-        found
-    }
-
-    fn circuit_message(&mut self, client: ClientId, message: Message) -> Option<Found> {
-        let tag = message.tag();
-        match (Control::of(tag), message.status()) {
-            (Some(Control::NotTaken), Some(ordinal)) => {
-                Some(Found::NotTaken(client, u16::try_from(ordinal).ok()?))
-            }
-            (None, None) if tag.ordinal() != 0 => Some(Found::Message(client, message)),
-            (_, Some(status::LOST_HERE)) => {
-                self.lost(client, tag);
-                None
-            }
-            _ => {
-                self.refused_count += 1;
-                self.sending.count_refused(client);
-                None
-            }
-        }
-    }
-
-    /// A circuit with a message whose capabilities may have come, or that has ended.
-    pub(super) fn circuit_ready(&mut self) -> Option<Found> {
-        let index = self.sending.circuits.ready.pop_front()?;
-        let circuits = &mut self.sending.circuits;
-        let local = circuits.local(index)?;
-        let uid = local.uid;
-        let is_there = |waiting: &&mut Box<Waiting>| {
-            let first = waiting.held.front();
-            first.is_some_and(|(_, _, count)| *count == 0 || !waiting.rights.is_empty())
-        };
-        let Some(waiting) = local.waiting.as_mut().filter(is_there) else {
-            return self.circuit_changed(index);
-        };
-        let (mut message, lines, count) = waiting.held.pop_front()?;
-        if count > 0 {
-            let rights = waiting.rights.pop_front()?;
-            circuits.strangers.remove_descriptors(uid, rights.as_ref());
-            match rights {
-                Some(rights) if rights.len() == usize::from(count) => {
-                    message.set_capabilities(rights);
-                }
-                _ => {
-                    let lost = Some(status::LOST_HERE);
-                    message = Message::new(message.tag(), lost, Body::empty(), Vec::new());
-                }
-            }
-        }
-        let client = circuits.client_of(index)?;
-        circuits.ends.release(index, lines);
-        circuits.ready.push_back(index);
-        self.circuit_message(client, message)
-    }
-
-    /// Whether a circuit has ended, after everything that came before.
-    fn circuit_changed(&mut self, index: u32) -> Option<Found> {
-        let circuits = &mut self.sending.circuits;
-        let is_over = circuits.ends.ended(index).is_some();
-        let local = circuits.local(index)?;
-        if local.has_held() {
-            if is_over {
-                // No capabilities can come any more: the messages that wait for some are told so.
-                local.waiting().rights.push_back(None);
-                circuits.ready.push_back(index);
-            }
-            return None;
-        }
-        let has_ended = circuits.ends.ended(index).is_some() || circuits.ends.has_last(index);
-        if !has_ended {
-            return None;
-        }
-        let client = circuits.client_of(index)?;
-        circuits.close(index, End::Closed, "the client has closed it");
-        self.gone(client)
-    }
-
-    /// What there is to do for circuits before the service waits.
-    pub(super) fn tend_circuits(&mut self) -> Option<Found> {
-        self.sending.flush_circuits();
-        // Each round hands out a message that was held, or takes an entry away.
-        while !self.sending.circuits.ready.is_empty() {
-            let found = self.circuit_ready();
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
     }
 }

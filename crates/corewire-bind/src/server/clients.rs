@@ -1,72 +1,21 @@
 //! The clients of a service.
 
-use std::sync::Arc;
-
 use corewire::Peer;
 
-use super::guest::Guest;
-use super::sending::Kept;
-use crate::bind::Driver;
+use super::client_id::{ClientId, INDEX_MAX};
+use super::lane::Lane;
+use crate::driver::Driver;
 use crate::exchange::Forms;
 use crate::identity::Identity;
+use crate::lane::backlog::Kept;
 
-/// A client of a service. Never means another one, even after the client has gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId {
-    index: u32,
-    generation: u64,
-}
-
-impl ClientId {
-    /// The number in the tags of its messages. That of a client with a circuit means nothing.
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "other clients have small ones")]
-    pub(crate) const fn binding(self) -> u16 {
-        self.index.wrapping_add(1) as u16
-    }
-
-    /// As one number. There are at most 2^24 indexes, and generations are counted one by one and do not reach 2^40.
-    pub(super) const fn to_bits(self) -> u64 {
-        self.generation << INDEX_BITS | self.index as u64
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
-    pub(super) const fn of_bits(bits: u64) -> Self {
-        Self { index: bits as u32 & INDEX_MAX, generation: bits >> INDEX_BITS }
-    }
-}
-
-const INDEX_BITS: u32 = 24;
-const INDEX_MAX: u32 = (1 << INDEX_BITS) - 1;
 /// Indexes of clients whose number is in the tags of their messages.
 const NUMBERED_MAX: u32 = u16::MAX as u32 - 1;
-
-/// How a client is reached.
-pub(super) enum Way {
-    Ring {
-        peer: Peer,
-        guest: Arc<Guest>,
-    },
-    Socket(Arc<Guest>),
-    Circuit {
-        index: u32,
-    },
-    /// It has been accepted, and has not said how. The secret is what it says in the ring.
-    Accepted {
-        guest: Arc<Guest>,
-        secret: u64,
-    },
-    /// It is cut off. Nothing of it is handled and nothing is sent, until its end is reported.
-    CutOff {
-        peer: Peer,
-        guest: Arc<Guest>,
-    },
-}
 
 /// What a service knows of a client.
 pub(super) struct Row {
     pub(super) id: ClientId,
-    pub(super) way: Way,
+    pub(super) lane: Lane,
     pub(super) identity: Identity,
     pub(super) forms: Forms,
     pub(super) driver: Driver,
@@ -81,7 +30,7 @@ pub(super) struct Row {
 impl Row {
     /// Whether messages of it are handled.
     pub(super) const fn is_bound(&self) -> bool {
-        !matches!(self.way, Way::Accepted { .. } | Way::CutOff { .. })
+        self.lane.is_bound()
     }
 }
 
@@ -100,11 +49,11 @@ impl Clients {
     pub(super) fn add(
         &mut self,
         count_max: usize,
-        way: Way,
+        lane: Lane,
         identity: Identity,
         forms: Forms,
     ) -> Option<ClientId> {
-        let max = if matches!(way, Way::Circuit { .. }) { INDEX_MAX } else { NUMBERED_MAX };
+        let max = if matches!(lane, Lane::Circuit { .. }) { INDEX_MAX } else { NUMBERED_MAX };
         let is_fit = |index: &u32| *index < max;
         let index = match self.free.iter().rposition(is_fit) {
             Some(place) => self.free.swap_remove(place),
@@ -120,7 +69,7 @@ impl Clients {
         let id = ClientId { index, generation: self.generation };
         let row = Row {
             id,
-            way,
+            lane,
             identity,
             forms,
             driver: Driver::Sock,
@@ -137,7 +86,7 @@ impl Clients {
     pub(super) fn of_number(&self, binding: u16, source: Peer) -> Option<ClientId> {
         let row = self.rows.get(usize::from(binding.checked_sub(1)?))?;
         match row {
-            Some(Row { id, way: Way::Ring { peer, .. }, .. }) if *peer == source => Some(*id),
+            Some(Row { id, lane: Lane::Ring { peer, .. }, .. }) if *peer == source => Some(*id),
             _ => None,
         }
     }
@@ -167,10 +116,7 @@ impl Clients {
 
     /// The client with this endpoint, cut off or not.
     pub(super) fn of_peer(&self, source: Peer) -> Option<ClientId> {
-        let is_it = |row: &&Row| match &row.way {
-            Way::Ring { peer, .. } | Way::CutOff { peer, .. } => *peer == source,
-            _ => false,
-        };
+        let is_it = |row: &&Row| row.lane.peer() == Some(source);
         self.rows.iter().flatten().find(is_it).map(|row| row.id)
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use corewire::{Connection, Connector, Domain, NameWatch};
+use corewire::{Connector, Domain, NameWatch};
 use corewire_circuit::link::attach::{Attached, Data, MonitorAt, attach};
 use corewire_circuit::link::control::{Control, News};
 use corewire_circuit::patience::Patience;
@@ -14,28 +14,12 @@ use corewire_os::fork::generation;
 use corewire_os::report::Report;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::mailbox::{Mail, Mailbox};
+use super::mailbox::{Link, LinkData, Mail, Mailbox};
 
 /// How long a monitor may take to answer.
 const ATTACH_WITHIN: Duration = Duration::from_secs(5);
 /// How soon it is asked again, unless names change before.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// What the service's thread is told of a new link.
-pub(super) struct Link {
-    pub(super) control: Arc<Control>,
-    pub(super) data: LinkData,
-}
-
-/// Its data lane.
-pub(super) enum LinkData {
-    /// A ring to this endpoint, in which the service must say hello.
-    Ring {
-        endpoint: String,
-        secret: u64,
-    },
-    Socket(Arc<Connection>),
-}
 
 /// The handle of the thread. Dropping it ends the thread, after the link has been closed.
 pub(super) struct Exporter {

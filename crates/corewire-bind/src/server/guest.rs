@@ -12,14 +12,14 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
-use super::sending::Kept;
-use super::{ClientId, Frame};
+use super::client_id::ClientId;
 use crate::capability::{Capabilities, Received};
 use crate::identity::Identity;
-use crate::link::{LaneError, WAITING_BYTES_MAX, take_beside};
+use crate::lane::backlog::{Admission, Frame, Kept, Weight};
+use crate::lane::packet::Assembler;
+use crate::lane::packets::{self, Packet, Receiver, Unsent};
+use crate::lane::{LaneError, take_beside};
 use crate::message::Message;
-use crate::packet::Assembler;
-use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag};
 
 /// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
@@ -109,9 +109,9 @@ impl Guest {
         let _ = epoll::modify(&*self.porter, &self.socket, EventData::new_u64(self.key), flags);
     }
 
-    /// What waits for the guest.
-    pub(super) fn unsent(&self) -> Kept {
-        self.lock().kept
+    /// How many messages wait for the guest.
+    pub(super) fn unsent_count(&self) -> usize {
+        self.lock().kept.count
     }
 
     /// Sends a reply, or what else must come. Never waits.
@@ -123,23 +123,34 @@ impl Guest {
         self.send_in(&mut self.lock(), frame, capabilities)
     }
 
-    /// Sends an event, unless too much waits.
-    pub(super) fn send_event(
+    /// Sends a message, or leaves it out, as what waits allows.
+    pub(super) fn deliver(
         &self,
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
-    ) -> Result<(), SocketError> {
+        weight: Weight,
+    ) -> Result<Admission, SocketError> {
         let mut state = self.lock();
-        if state.kept.count > 0 && state.kept.bytes + frame.cost_bytes() > WAITING_BYTES_MAX {
-            state.lost_count += 1;
+        let admission = state.kept.held().admit(weight, frame.cost_bytes());
+        match admission {
+            Admission::CutOff => {}
+            Admission::Lose => state.lost_count += 1,
+            Admission::Send => {
+                self.send_lost(&mut state)?;
+                self.send_in(&mut state, frame, capabilities)?;
+            }
+        }
+        Ok(admission)
+    }
+
+    /// Tells the guest how many events were left out, if some were.
+    fn send_lost(&self, state: &mut State) -> Result<(), SocketError> {
+        let lost_count = std::mem::take(&mut state.lost_count);
+        if lost_count == 0 {
             return Ok(());
         }
-        let lost_count = std::mem::take(&mut state.lost_count);
-        if lost_count > 0 {
-            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
-            self.send_in(&mut state, lost, &Capabilities::new())?;
-        }
-        self.send_in(&mut state, frame, capabilities)
+        let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+        self.send_in(state, lost, &Capabilities::new())
     }
 
     fn send_in(
@@ -153,7 +164,7 @@ impl Guest {
         }
         let Frame { tag, status, bytes } = frame;
         let unsent = match (state.unsent.is_empty(), status) {
-            (true, None) => socket::send_now(&self.socket, tag, bytes, capabilities)?,
+            (true, None) => packets::send_now(&self.socket, tag, bytes, capabilities)?,
             (true, Some(word)) => match Packet::status(tag, word).send(&self.socket) {
                 Err(SocketError::NotNow) => Some(Unsent::new(tag, status, Vec::new(), Vec::new())),
                 sent => sent.map(|()| None)?,
@@ -193,12 +204,8 @@ impl Guest {
                 Err(_) => return false,
             }
         }
-        let lost_count = std::mem::take(&mut state.lost_count);
-        if lost_count > 0 && !state.is_lane {
-            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
-            if self.send_in(&mut state, lost, &Capabilities::new()).is_err() {
-                return false;
-            }
+        if !state.is_lane && self.send_lost(&mut state).is_err() {
+            return false;
         }
         self.watch(&state);
         !state.is_ending || !state.unsent.is_empty()
@@ -210,10 +217,8 @@ impl Guest {
         state.lost_count += 1;
         // What waits goes first.
         if state.unsent.is_empty() {
-            let lost_count = std::mem::take(&mut state.lost_count);
-            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
             // The porter sees what is wrong with the socket.
-            let _ = self.send_in(&mut state, lost, &Capabilities::new());
+            let _ = self.send_lost(&mut state);
         }
     }
 
@@ -344,5 +349,15 @@ impl Guest {
         while rustix::net::recv(&self.socket, &mut nothing, flags).is_ok_and(|(_, bytes)| bytes > 0)
         {
         }
+    }
+
+    /// Tells it why it is not, or no longer, bound.
+    pub(super) fn refuse(&self, reason: &str) {
+        self.end(Frame::new(Tag::control(0, Control::Refuse), reason.as_bytes()));
+    }
+
+    /// Tells it that the service ends.
+    pub(super) fn leave(&self) {
+        let _ = self.send(Frame::note(Tag::control(0, Control::Leave), 0), &Capabilities::new());
     }
 }

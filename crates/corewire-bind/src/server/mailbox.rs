@@ -4,19 +4,35 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use corewire::{Interrupter, MessageError};
+use corewire::{Connection, Interrupter, MessageError};
 use corewire_circuit::link::control::{Control, Load, News};
 use corewire_os::fork::generation;
 
-use super::exporter::Link;
+use super::client_id::ClientId;
 use super::guest::Guest;
-use super::{ClientId, LaterEvent, LaterMessage};
+use super::later::{LaterEvent, LaterMessage};
 use crate::error::CallError;
 use crate::exchange::Description;
 use crate::message::Message;
 
 /// Bytes of events that wait for the service's thread.
 const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// What the service's thread is told of a new link.
+pub(super) struct Link {
+    pub(super) control: Arc<Control>,
+    pub(super) data: LinkData,
+}
+
+/// Its data lane.
+pub(super) enum LinkData {
+    /// A ring to this endpoint, in which the service must say hello.
+    Ring {
+        endpoint: String,
+        secret: u64,
+    },
+    Socket(Arc<Connection>),
+}
 
 /// What a mailbox holds.
 pub(super) enum Mail {

@@ -13,13 +13,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
-use super::Frame;
 use super::guest::Guest;
 use super::mailbox::{Mail, Mailbox};
-use crate::capability::Capabilities;
 use crate::error::ServeError;
-use crate::packet::{Assembled, PacketError};
-use crate::tag::{Control, Tag};
+use crate::lane::packet::{Assembled, PacketError};
 
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;
@@ -146,7 +143,7 @@ impl Thread {
         while let Ok(Some(connection)) = self.listener.try_accept() {
             if !self.has_room_for(connection.uid()) {
                 let guest = Guest::new(0, connection, &self.set, 0);
-                refuse(&guest, "the service has as many connections as it can have");
+                guest.refuse("the service has as many connections as it can have");
                 continue;
             }
             self.last_key += 1;
@@ -215,7 +212,7 @@ impl Thread {
                 guest.add_unhandled(&message);
                 let mail = Mail::Guest(Arc::clone(guest), message);
                 self.mailbox.put(mail).map_err(|_| {
-                    leave(guest);
+                    guest.leave();
                     SocketError::Closed
                 })
             }
@@ -236,22 +233,11 @@ impl Thread {
 
     /// The service ends, and says so.
     fn leave(self) {
-        self.guests.values().for_each(|Watched { guest, .. }| leave(guest));
+        self.guests.values().for_each(|Watched { guest, .. }| guest.leave());
     }
 }
 
-/// Tells a guest that the service ends.
-fn leave(guest: &Guest) {
-    let _ = guest.send(Frame::note(Tag::control(0, Control::Leave), 0), &Capabilities::new());
-}
-
-/// Tells a guest why it is not, or no longer, bound.
-pub(super) fn refuse(guest: &Guest, reason: &str) {
-    let refusal = Frame::new(Tag::control(0, Control::Refuse), reason.as_bytes());
-    guest.end(refusal);
-}
-
 fn cut(guest: &Guest, error: PacketError) -> SocketError {
-    refuse(guest, &format!("it sent {error}"));
+    guest.refuse(&format!("it sent {error}"));
     SocketError::Closed
 }

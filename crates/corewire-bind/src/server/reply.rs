@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::clients::ClientId;
+use super::client_id::ClientId;
+use super::later::{LaterEvent, LaterMessage, Version};
 use super::mailbox::{Mail, Mailbox};
-use super::sending::{Frame, LaterEvent, LaterMessage, Sending};
+use super::sending::Sending;
 use crate::capability::{Capabilities, Received};
 use crate::error::{CallError, EncodeError};
 use crate::exchange::Form;
 use crate::identity::Identity;
+use crate::lane::backlog::Frame;
 use crate::tag::{Tag, status};
 
 /// The reply to a request, while its handler runs. Dropping it tells the caller that there will be none.
@@ -207,22 +209,6 @@ impl Drop for LaterReply {
 impl fmt::Debug for LaterReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LaterReply").field("client", &self.client).finish_non_exhaustive()
-    }
-}
-
-/// A message in one of its versions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// How many of the current version's capabilities it has: earlier versions lack the last ones.
-    pub capability_count: usize,
-}
-
-/// With all capabilities.
-impl From<Vec<u8>> for Version {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, capability_count: usize::MAX }
     }
 }
 

@@ -13,68 +13,17 @@ use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
 use super::circuits::Circuits;
-use super::clients::{ClientId, Clients, Way};
+use super::client_id::ClientId;
+use super::clients::{Clients, Row};
+use super::guest::Guest;
+use super::lane::Lane;
+use super::later::LaterEvent;
 use super::mailbox::Mailbox;
-use super::reply::Version;
-use super::{Dispatch, Incoming, Reply, porter};
-use crate::capability::{Capabilities, Received};
-use crate::client::OWED_BYTES_MAX;
+use crate::capability::Capabilities;
 use crate::exchange::Form;
-use crate::link::WAITING_BYTES_MAX;
+use crate::lane::backlog::{Admission, Frame, Held, NotSent, Weight};
 use crate::message::COST_BYTES;
 use crate::tag::{Control, Tag, status};
-
-/// Bytes that are kept for one client: all events, and the replies that it may be owed: of calls that it has started, of
-/// those that it has abandoned, and as much again for versions of messages that are longer than the client's.
-const KEPT_BYTES_MAX: usize = WAITING_BYTES_MAX + 4 * OWED_BYTES_MAX;
-/// Longer replies: one that was started, one abandoned, one that the client's thread waits for; and an event.
-const KEPT_LONG_MAX: usize = 4;
-
-/// What is sent, besides capabilities.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) tag: Tag,
-    pub(super) status: Option<u64>,
-    pub(super) bytes: &'a [u8],
-}
-
-impl<'a> Frame<'a> {
-    pub(super) const fn new(tag: Tag, bytes: &'a [u8]) -> Self {
-        Self { tag, status: None, bytes }
-    }
-
-    pub(super) const fn note(tag: Tag, status: u64) -> Self {
-        Self { tag, status: Some(status), bytes: &[] }
-    }
-
-    pub(super) const fn cost_bytes(&self) -> usize {
-        self.bytes.len() + COST_BYTES
-    }
-}
-
-/// A reply that another thread has left in the mailbox.
-#[derive(Debug)]
-pub(super) struct LaterMessage {
-    pub(super) tag: Tag,
-    pub(super) status: Option<u64>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) capabilities: Vec<Received>,
-}
-
-/// An event that another thread has left in the mailbox, in every version that a client may know, the current one first.
-#[derive(Debug)]
-pub(super) struct LaterEvent {
-    pub(super) ordinal: u16,
-    pub(super) wire: usize,
-    pub(super) versions: Vec<Version>,
-    pub(super) capabilities: Vec<Received>,
-}
-
-impl LaterEvent {
-    pub(super) fn cost_bytes(&self) -> usize {
-        self.versions.iter().map(|version| version.bytes.len() + COST_BYTES).sum()
-    }
-}
 
 /// The part of a service that a reply borrows.
 pub(super) struct Sending {
@@ -90,45 +39,6 @@ pub(super) struct Sending {
     sent: Vec<Completion>,
     /// Clients that were cut off, and whose end has not been reported.
     pub(super) cut_off: Vec<ClientId>,
-}
-
-/// Messages that wait for a client, and their bytes with what they cost besides.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Kept {
-    pub(super) count: usize,
-    /// Of those that are not long.
-    pub(super) bytes: usize,
-    long_count: usize,
-}
-
-impl Kept {
-    pub(super) fn add(&mut self, cost_bytes: usize) {
-        self.count += 1;
-        match cost_bytes > OWED_BYTES_MAX {
-            true => self.long_count += 1,
-            false => self.bytes += cost_bytes,
-        }
-    }
-
-    pub(super) fn remove(&mut self, cost_bytes: usize) {
-        self.count -= 1;
-        match cost_bytes > OWED_BYTES_MAX {
-            true => self.long_count -= 1,
-            false => self.bytes -= cost_bytes,
-        }
-    }
-
-    /// Whether the client has asked for more than it may.
-    const fn is_over(&self) -> bool {
-        self.bytes > KEPT_BYTES_MAX || self.long_count > KEPT_LONG_MAX
-    }
-}
-
-/// Whether a message can be left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    Reply,
-    Event,
 }
 
 impl Sending {
@@ -153,38 +63,6 @@ impl Sending {
             && self.cut_off.is_empty()
             && !self.was_interrupted
             && self.circuits.is_quiet()
-    }
-
-    /// Calls the program, the slow way: generated code is there twice.
-    #[inline(never)]
-    pub(super) fn dispatch_slowly(
-        &mut self,
-        client: ClientId,
-        tag: Tag,
-        bytes: &[u8],
-        capabilities: &mut Vec<Received>,
-        dispatch: &mut impl Dispatch,
-    ) -> bool {
-        self.dispatch(client, tag, bytes, capabilities, dispatch)
-    }
-
-    /// Calls the program. Returns whether the message is none of the interface.
-    #[inline(always)]
-    pub(super) fn dispatch(
-        &mut self,
-        client: ClientId,
-        tag: Tag,
-        bytes: &[u8],
-        capabilities: &mut Vec<Received>,
-        dispatch: &mut impl Dispatch,
-    ) -> bool {
-        let forms = self.clients.forms_of(client);
-        let incoming = Incoming { bytes, forms, capabilities };
-        let taken = match tag.token() {
-            0 => dispatch.message(tag.ordinal(), incoming, client),
-            _ => dispatch.request(tag.ordinal(), incoming, Reply::new(self, client, tag)),
-        };
-        taken.is_err()
     }
 
     /// Sends a reply. A client that has gone gets nothing.
@@ -221,9 +99,9 @@ impl Sending {
             && let Some(row) = self.clients.row(client)
         {
             // Too many descriptors wait for this client: it misses the event.
-            match &row.way {
-                Way::Socket(guest) => guest.lose_event(),
-                _ => {
+            match row.lane.socket() {
+                Some(guest) => guest.lose_event(),
+                None => {
                     row.lost_count += 1;
                     self.tell_lost(client);
                 }
@@ -235,15 +113,15 @@ impl Sending {
     #[inline(always)]
     pub(super) fn has_sent(&mut self, client: ClientId, tag: Tag, bytes: &[u8]) -> bool {
         match self.clients.get(client) {
-            Some(row) if row.kept.count == 0 && row.lost_count == 0 => match &row.way {
-                Way::Ring { peer, .. } => match self.endpoint.try_send(*peer, tag.0, bytes) {
+            Some(row) if row.kept.count == 0 && row.lost_count == 0 => match &row.lane {
+                Lane::Ring { peer, .. } => match self.endpoint.try_send(*peer, tag.0, bytes) {
                     Ok(()) => true,
                     Err(error) => {
                         self.was_interrupted |= error == MessageError::Interrupted;
                         false
                     }
                 },
-                &Way::Circuit { index } => {
+                &Lane::Circuit { index } => {
                     self.circuits.has_sent(&mut self.endpoint, index, tag, bytes)
                 }
                 _ => false,
@@ -263,82 +141,102 @@ impl Sending {
         if is_plain && self.has_sent(client, frame.tag, frame.bytes) {
             return Ok(());
         }
-        let Some(row) = self.clients.row(client) else { return Ok(()) };
-        match &row.way {
-            &Way::Ring { peer, .. } => self.send_or_keep(client, peer, frame, capabilities, weight),
-            _ => self.send_otherwise(client, frame, capabilities, weight),
+        let Some(row) = self.clients.get(client) else { return Ok(()) };
+        match row.lane.socket() {
+            None => self.send_or_keep(client, frame, capabilities, weight),
+            Some(guest) => {
+                let guest = Arc::clone(guest);
+                self.send_on_socket(client, &guest, frame, capabilities, weight)
+            }
         }
     }
 
-    /// Sends to a client that has no ring.
-    fn send_otherwise(
+    /// Sends on a socket, whose other thread sends what finds no room.
+    fn send_on_socket(
+        &mut self,
+        client: ClientId,
+        guest: &Guest,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+        weight: Weight,
+    ) -> Result<(), NotSent> {
+        match guest.deliver(frame, capabilities, weight) {
+            Ok(Admission::CutOff) => self.cut_off(client, TOO_MUCH),
+            Err(SocketError::Os(_)) if !capabilities.all().is_empty() => return Err(NotSent),
+            Err(SocketError::Os(errno)) => {
+                let why = format!("error {errno} of the system");
+                self.cut_off(client, &format!("a message to it could not be sent: {why}"));
+            }
+            // The porter sees that the socket is closed.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What waits for a client in its ring or its circuit; `None` for others.
+    fn held(&self, row: &Row) -> Option<Held> {
+        match &row.lane {
+            Lane::Ring { .. } => Some(row.kept.held()),
+            &Lane::Circuit { index } => Some(self.circuits.held(index)),
+            _ => None,
+        }
+    }
+
+    /// Sends by a ring or a circuit now if there is room and nothing waits, and otherwise keeps a copy until there is room.
+    #[cold]
+    fn send_or_keep(
         &mut self,
         client: ClientId,
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
         weight: Weight,
     ) -> Result<(), NotSent> {
-        let Some(row) = self.clients.row(client) else { return Ok(()) };
-        match &row.way {
-            Way::Socket(guest) => {
-                let guest = Arc::clone(guest);
-                if guest.unsent().is_over() && weight == Weight::Reply {
-                    self.cut_off(client, TOO_MUCH);
-                    return Ok(());
-                }
-                let sent = match weight {
-                    Weight::Reply => guest.send(frame, capabilities),
-                    Weight::Event => guest.send_event(frame, capabilities),
-                };
-                match sent {
-                    Err(SocketError::Os(_)) if !capabilities.all().is_empty() => Err(NotSent),
-                    Err(SocketError::Os(errno)) => {
-                        let why = format!("error {errno} of the system");
-                        self.cut_off(client, &format!("a message to it could not be sent: {why}"));
-                        Ok(())
-                    }
-                    // The porter sees that the socket is closed.
-                    _ => Ok(()),
-                }
+        let held = self.clients.get(client).and_then(|row| self.held(row));
+        let (Some(held), Some(row)) = (held, self.clients.row(client)) else { return Ok(()) };
+        match held.admit(weight, frame.cost_bytes()) {
+            Admission::Lose => row.lost_count += 1,
+            Admission::CutOff => self.cut_off(client, TOO_MUCH),
+            Admission::Send => {
+                self.put_lost(client)?;
+                self.put(client, frame, capabilities)?;
             }
-            &Way::Circuit { index } => {
-                self.send_by_circuit(client, index, frame, capabilities, weight)
+        }
+        Ok(())
+    }
+
+    /// Tells a client how many events were left out, if some were.
+    fn put_lost(&mut self, client: ClientId) -> Result<(), NotSent> {
+        let Some(row) = self.clients.row(client) else { return Ok(()) };
+        let lost_count = std::mem::take(&mut row.lost_count);
+        if lost_count == 0 {
+            return Ok(());
+        }
+        let lost = Frame::note(row.lane.control(client, Control::Lost), lost_count);
+        self.put(client, lost, &Capabilities::new())
+    }
+
+    /// Sends now, or keeps a copy.
+    fn put(
+        &mut self,
+        client: ClientId,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), NotSent> {
+        match self.clients.get(client).map(|row| &row.lane) {
+            Some(Lane::Ring { peer, guest } | Lane::CutOff { peer, guest }) => {
+                let (peer, has_capabilities) = (*peer, !capabilities.all().is_empty());
+                if has_capabilities {
+                    // They go first: they must be there when their message is.
+                    guest.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
+                }
+                self.put_in_ring(client, peer, frame, has_capabilities);
+                Ok(())
+            }
+            Some(&Lane::Circuit { index }) => {
+                self.circuits.send(&mut self.endpoint, index, frame, capabilities)
             }
             _ => Ok(()),
         }
-    }
-
-    /// Sends through a circuit, or keeps a copy until there is room.
-    fn send_by_circuit(
-        &mut self,
-        client: ClientId,
-        index: u32,
-        frame: Frame<'_>,
-        capabilities: &Capabilities<'_>,
-        weight: Weight,
-    ) -> Result<(), NotSent> {
-        let (bytes, count) = self.circuits.unsent(index);
-        let bytes = bytes + count * COST_BYTES;
-        let Some(row) = self.clients.row(client) else { return Ok(()) };
-        match weight {
-            // One of any length is kept.
-            Weight::Event if count > 0 && bytes + frame.cost_bytes() > WAITING_BYTES_MAX => {
-                row.lost_count += 1;
-                return Ok(());
-            }
-            Weight::Reply if count > KEPT_LONG_MAX && bytes > KEPT_BYTES_MAX => {
-                self.cut_off(client, TOO_MUCH);
-                return Ok(());
-            }
-            _ => {}
-        }
-        let lost_count = std::mem::take(&mut row.lost_count);
-        let none = Capabilities::new();
-        if lost_count > 0 {
-            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
-            self.circuits.send(&mut self.endpoint, index, lost, &none)?;
-        }
-        self.circuits.send(&mut self.endpoint, index, frame, capabilities)
     }
 
     /// The service ends: what was sent arrives.
@@ -354,70 +252,26 @@ impl Sending {
         }
     }
 
-    /// Sends to a ring now if there is room and nothing waits, and otherwise keeps a copy until there is room.
-    #[cold]
-    fn send_or_keep(
+    /// Sends in a ring, whose capabilities have gone, or keeps a copy.
+    fn put_in_ring(
         &mut self,
         client: ClientId,
         peer: Peer,
         frame: Frame<'_>,
-        capabilities: &Capabilities<'_>,
-        weight: Weight,
-    ) -> Result<(), NotSent> {
-        let Some(row) = self.clients.row(client) else { return Ok(()) };
-        match weight {
-            // One of any length is kept.
-            Weight::Event
-                if row.kept.count > 0
-                    && row.kept.bytes + frame.cost_bytes() > WAITING_BYTES_MAX =>
-            {
-                row.lost_count += 1;
-                return Ok(());
-            }
-            Weight::Reply if row.kept.is_over() => {
-                self.cut_off(client, TOO_MUCH);
-                return Ok(());
-            }
-            _ => {}
-        }
-        let lost_count = std::mem::take(&mut row.lost_count);
-        if lost_count > 0 {
-            let lost = Frame::note(Tag::control(client.binding(), Control::Lost), lost_count);
-            self.put(client, peer, lost, &Capabilities::new())?;
-        }
-        self.put(client, peer, frame, capabilities)
-    }
-
-    /// Sends now, or keeps a copy.
-    fn put(
-        &mut self,
-        client: ClientId,
-        peer: Peer,
-        frame: Frame<'_>,
-        capabilities: &Capabilities<'_>,
-    ) -> Result<(), NotSent> {
-        let mut envelope = Envelope::tagged(frame.tag.0);
-        if let Some(status) = frame.status {
-            envelope = envelope.with_immediate(status);
-        }
-        if !capabilities.all().is_empty() {
-            envelope = envelope.with_immediate(status::CAPABILITIES);
-            let row = self.clients.row(client);
-            if let Some(Way::Ring { guest, .. }) = row.map(|row| &row.way) {
-                // They go first: they must be there when their message is.
-                guest.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
-            }
-        }
-        let Some(row) = self.clients.row(client) else { return Ok(()) };
+        has_capabilities: bool,
+    ) {
+        let status = if has_capabilities { Some(status::CAPABILITIES) } else { frame.status };
+        let tagged = Envelope::tagged(frame.tag.0);
+        let envelope = status.map_or(tagged, |status| tagged.with_immediate(status));
+        let Some(row) = self.clients.row(client) else { return };
         if row.kept.count == 0 {
             loop {
                 match self.endpoint.try_send(peer, envelope, frame.bytes) {
                     Err(MessageError::Interrupted) => self.was_interrupted = true,
                     Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return,
                     Err(error) => {
-                        self.failed(client, &error);
-                        return Ok(());
+                        return self.failed(client, &error);
                     }
                 }
             }
@@ -427,16 +281,12 @@ impl Sending {
         loop {
             match self.endpoint.isend_with(peer, envelope, frame.bytes.to_vec(), options) {
                 Err(MessageError::Interrupted) => self.was_interrupted = true,
-                Err(error) => {
-                    self.failed(client, &error);
-                    return Ok(());
-                }
+                Err(error) => return self.failed(client, &error),
                 Ok(_) => break,
             }
         }
         row.kept.add(frame.cost_bytes());
         self.kept_count += 1;
-        Ok(())
     }
 
     /// A message to a client in a ring was not sent. If the client has gone, an event reports that. Otherwise the client
@@ -479,24 +329,10 @@ impl Sending {
     /// Tells a client in a ring, or behind a circuit, that events are missing, once nothing waits before that.
     #[cold]
     fn tell_lost(&mut self, client: ClientId) {
-        let Some(row) = self.clients.row(client) else { return };
-        if row.lost_count == 0 {
-            return;
+        let held = self.clients.get(client).and_then(|row| self.held(row));
+        if held.is_some_and(|held| held.count == 0) {
+            let _ = self.put_lost(client);
         }
-        let (count, none) = (row.lost_count, Capabilities::new());
-        let _ = match row.way {
-            Way::Ring { peer, .. } if row.kept.count == 0 => {
-                row.lost_count = 0;
-                let lost = Frame::note(Tag::control(client.binding(), Control::Lost), count);
-                self.put(client, peer, lost, &none)
-            }
-            Way::Circuit { index } if self.circuits.unsent(index).1 == 0 => {
-                row.lost_count = 0;
-                let lost = Frame::note(Tag::control(0, Control::Lost), count);
-                self.circuits.send(&mut self.endpoint, index, lost, &none)
-            }
-            _ => Ok(()),
-        };
     }
 
     /// Whether a client must be told that events are missing, once what is kept for it has gone.
@@ -542,36 +378,30 @@ impl Sending {
     #[cold]
     pub(super) fn cut_off(&mut self, client: ClientId, reason: &str) {
         let Some(row) = self.clients.row(client) else { return };
-        let end = match &row.way {
-            Way::Ring { peer, guest } => Way::CutOff { peer: *peer, guest: Arc::clone(guest) },
-            Way::Socket(guest) => {
-                porter::refuse(guest, reason);
+        match &row.lane {
+            Lane::CutOff { .. } => {}
+            // It has not been reported as bound.
+            Lane::Accepted { guest, .. } => {
+                guest.refuse(reason);
+                self.clients.remove(client);
+            }
+            Lane::Socket(guest) => {
+                guest.refuse(reason);
                 self.clients.remove(client);
                 self.cut_off.push(client);
-                return;
             }
-            &Way::Circuit { index } => {
+            &Lane::Circuit { index } => {
                 self.circuits.close(index, End::Refused, reason);
                 self.clients.remove(client);
                 self.cut_off.push(client);
-                return;
             }
-            // It has not been reported as bound.
-            Way::Accepted { guest, .. } => {
-                porter::refuse(guest, reason);
-                self.clients.remove(client);
-                return;
+            Lane::Ring { peer, guest } => {
+                // Its number stays taken: messages of it may still come.
+                row.lane = Lane::CutOff { peer: *peer, guest: Arc::clone(guest) };
+                self.cut_off.push(client);
+                let tag = Tag::control(client.binding(), Control::Refuse);
+                let _ = self.put(client, Frame::new(tag, reason.as_bytes()), &Capabilities::new());
             }
-            Way::CutOff { .. } => return,
-        };
-        let refused = if let Way::CutOff { peer, .. } = &end { Some(*peer) } else { None };
-        // Its number stays taken: messages of it may still come.
-        row.way = end;
-        self.cut_off.push(client);
-        if let Some(peer) = refused {
-            let frame =
-                Frame::new(Tag::control(client.binding(), Control::Refuse), reason.as_bytes());
-            let _ = self.put(client, peer, frame, &Capabilities::new());
         }
     }
 }
@@ -581,7 +411,3 @@ const REFUSED_MAX: u32 = 16;
 
 pub(super) const TOO_MUCH: &str =
     "it has more replies under way than it may, and does not read them";
-
-/// Capabilities could not be sent: the other side has too many on their way, or one of them was not open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotSent;

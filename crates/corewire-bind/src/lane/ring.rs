@@ -13,12 +13,12 @@ use corewire_circuit::patience::Patience;
 use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
-use super::{Interest, copy};
+use super::packet::{Assembled, Assembler};
+use super::packets::{self, Packet, Receiver};
+use super::wait::{Interest, copy};
 use crate::capability::{Capabilities, Received};
 use crate::error::CallError;
 use crate::message::{BUFFER_BYTES, Body, Message};
-use crate::packet::{Assembled, Assembler};
-use crate::socket::{self, Packet, Receiver};
 use crate::tag::{Control, Tag, status};
 
 /// A client's connection through shared memory.
@@ -89,7 +89,7 @@ impl RingLink {
     }
 
     #[inline]
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         tag: Tag,
         message: &[u8],
@@ -128,7 +128,7 @@ impl RingLink {
         self.has_sent_kept(patience).map(drop)
     }
 
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         tag: Tag,
         message: &[u8],
@@ -159,7 +159,7 @@ impl RingLink {
         let name = self.service.clone();
         match error {
             // The ring may tell more, and the socket whether the service has said that it ends.
-            SocketError::Closed if socket::has_peer_died(&self.socket) => {
+            SocketError::Closed if packets::has_peer_died(&self.socket) => {
                 CallError::PeerDied { name }
             }
             SocketError::Closed => CallError::PeerLeft { name },
@@ -168,7 +168,7 @@ impl RingLink {
     }
 
     /// Whether the service has said on the socket that it ends. What else is there is of no use then.
-    pub(super) fn has_left(&mut self) -> bool {
+    pub(crate) fn has_left(&mut self) -> bool {
         while let Ok((packet, descriptors)) = self.receiver.receive(&self.socket) {
             if let Ok(Assembled::Message(note)) = Assembler::new(0).take(packet, descriptors)
                 && Control::of(note.tag()) == Some(Control::Leave)
@@ -183,7 +183,7 @@ impl RingLink {
         self.kept.is_some()
     }
 
-    pub(super) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
+    pub(crate) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
         let Some(handle) = self.kept else { return Ok(true) };
         if let Some(result) = self.kept_end.take() {
             self.kept = None;
@@ -288,7 +288,7 @@ impl RingLink {
     }
 
     /// Waits for the endpoint's descriptor, which is armed.
-    pub(super) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
+    pub(crate) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
         match packet::wait(self.endpoint.readiness(), flags, patience.deadline()) {
             Ok(true) => Ok(()),
             Ok(false) => Err(patience.late().into()),
@@ -297,11 +297,11 @@ impl RingLink {
         }
     }
 
-    pub(super) fn readiness(&self) -> Result<OwnedFd, CallError> {
+    pub(crate) fn readiness(&self) -> Result<OwnedFd, CallError> {
         copy(self.endpoint.readiness().as_fd())
     }
 
-    pub(super) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
+    pub(crate) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
         let armed =
             self.endpoint.arm().and_then(|is_armed| Ok(is_armed && !self.has_ended_kept()?));
         match armed {

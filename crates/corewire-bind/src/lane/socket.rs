@@ -8,12 +8,12 @@ use corewire_os::fork::generation;
 use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
-use super::{Interest, copy};
+use super::packet::{Assembled, Assembler};
+use super::packets::{self, Packet, Receiver, Unsent};
+use super::wait::{Interest, copy};
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::message::Message;
-use crate::packet::{Assembled, Assembler};
-use crate::socket::{self, Packet, Receiver, Unsent};
 use crate::tag::{Control, Tag, status};
 
 /// A client's connection through the kernel.
@@ -66,7 +66,7 @@ impl SocketLink {
         match error {
             SocketError::NotNow => CallError::Busy,
             SocketError::Closed if self.is_left => CallError::PeerLeft { name },
-            SocketError::Closed if socket::has_peer_died(&self.socket) => {
+            SocketError::Closed if packets::has_peer_died(&self.socket) => {
                 CallError::PeerDied { name }
             }
             SocketError::Closed => CallError::PeerLeft { name },
@@ -78,7 +78,7 @@ impl SocketLink {
         CallError::CutOff { name: self.service.clone(), reason }
     }
 
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         tag: Tag,
         message: &[u8],
@@ -87,7 +87,7 @@ impl SocketLink {
     ) -> Result<(), CallError> {
         self.check()?;
         loop {
-            match socket::send_now(&self.socket, tag, message, capabilities) {
+            match packets::send_now(&self.socket, tag, message, capabilities) {
                 Ok(None) => return Ok(()),
                 // The service has a part of it: the rest must follow.
                 Ok(Some(unsent)) if unsent.is_begun() => {
@@ -108,7 +108,7 @@ impl SocketLink {
         }
     }
 
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         tag: Tag,
         message: &[u8],
@@ -119,11 +119,11 @@ impl SocketLink {
         Ok(())
     }
 
-    pub(super) const fn is_keeping(&self) -> bool {
+    pub(crate) const fn is_keeping(&self) -> bool {
         self.kept.is_some()
     }
 
-    pub(super) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
+    pub(crate) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
         self.check()?;
         while let Some(unsent) = &mut self.kept {
             match unsent.send(&self.socket) {
@@ -142,7 +142,7 @@ impl SocketLink {
         Ok(true)
     }
 
-    pub(super) fn receive(&mut self, patience: Patience) -> Result<Message, CallError> {
+    pub(crate) fn receive(&mut self, patience: Patience) -> Result<Message, CallError> {
         self.check()?;
         loop {
             match self.receiver.receive(&self.socket) {
@@ -179,7 +179,7 @@ impl SocketLink {
         let _ = Packet::status(note, u64::from(tag.ordinal())).send(&self.socket);
     }
 
-    pub(super) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
+    pub(crate) fn wait(&self, flags: PollFlags, patience: Patience) -> Result<(), CallError> {
         patience.left()?;
         match packet::wait(&self.socket, flags, patience.deadline()) {
             Ok(true) => Ok(()),
@@ -188,12 +188,12 @@ impl SocketLink {
         }
     }
 
-    pub(super) fn readiness(&self) -> Result<OwnedFd, CallError> {
+    pub(crate) fn readiness(&self) -> Result<OwnedFd, CallError> {
         self.check()?;
         copy(self.socket.as_fd())
     }
 
-    pub(super) fn arm(&self) -> Result<Option<Interest>, CallError> {
+    pub(crate) fn arm(&self) -> Result<Option<Interest>, CallError> {
         self.check()?;
         // The descriptor can be read as long as something is there.
         Ok(Some(if self.kept.is_some() { Interest::ReadAndWrite } else { Interest::Read }))

@@ -1,6 +1,5 @@
 //! How a client finds its service: drivers, one after the other.
 
-use std::fmt;
 use std::time::Duration;
 
 use corewire::{Connection, Domain, Endpoint, Selector};
@@ -10,68 +9,20 @@ use corewire_circuit::link::hub::{CircuitError, Hub, Opening};
 use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
-use corewire_os::packet::{self, SocketError};
-use rustix::event::PollFlags;
 
+use super::link::Link;
+use super::{Binding, Bound};
 use crate::capability::Capabilities;
-use crate::client::{Binding, Bound};
+use crate::driver::Driver;
 use crate::error::{BindError, BindReason, CallError};
-use crate::exchange::{Description, Forms};
+use crate::exchange::{Acceptance, Description, Forms, hello};
 use crate::identity::Identity;
-use crate::link::{CircuitLink, Link, RingLink, SocketLink, WAITING_BYTES_MAX};
-use crate::message::{BUFFER_BYTES, Message};
-use crate::packet::{Assembled, Assembler};
+use crate::lane::backlog::WAITING_BYTES_MAX;
+use crate::lane::{CircuitLink, RingLink, SocketLink};
+use crate::message::BUFFER_BYTES;
+use crate::question::ask;
 use crate::random::random_u64;
-use crate::server::{Acceptance, hello};
-use crate::socket::{Packet, Receiver};
 use crate::tag::{Control, Tag};
-
-/// What a binding stands on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Driver {
-    /// A ring, between threads of one process.
-    Local,
-    /// A ring in shared memory, between threads that run on one core.
-    Lmp,
-    /// A ring in shared memory, between cores.
-    Ump,
-    /// A socket: for processes of other users, which may not map each other's memory, and where no ring can be had.
-    Sock,
-    /// A circuit through monitors: for services in other domains and containers, and for many connections that share
-    /// one ring.
-    Circuit,
-}
-
-impl Driver {
-    /// All, in the order in which they are tried.
-    pub const ALL: [Self; 5] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock, Self::Circuit];
-
-    /// The order of [`Bind::multi_hop`].
-    const MULTI_HOP: [Self; 5] = [Self::Local, Self::Lmp, Self::Circuit, Self::Ump, Self::Sock];
-}
-
-/// The name on command lines.
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::Lmp => "lmp",
-            Self::Ump => "ump",
-            Self::Sock => "sock",
-            Self::Circuit => "circuit",
-        })
-    }
-}
-
-impl std::str::FromStr for Driver {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|driver| driver.to_string() == name);
-        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump, sock and circuit are"))
-    }
-}
 
 /// How a client binds. The default tries all drivers in the order of [`Driver::ALL`], and waits for 10 seconds for a
 /// service to appear.
@@ -271,7 +222,7 @@ impl Attempt<'_> {
         }
         let socket = self.domain.connect_when_created(self.service, Some(names_within))?;
         let asked = Tag::control(0, Control::Bind);
-        let answer = exchange(&socket, asked, &bytes, self.until)?;
+        let answer = ask(&socket, asked, &bytes, self.until)?;
         match Control::of(answer.tag()) {
             Some(Control::Accept) => match Acceptance::of_bytes(&answer) {
                 Some(acceptance) => Ok(Met { socket, acceptance }),
@@ -389,52 +340,4 @@ fn identity_of(socket: &Connection) -> Identity {
 fn create(domain: &Domain, service: &str) -> Result<Endpoint, BindReason> {
     let name = format!("{service}.{:016x}", random_u64()?);
     Ok(domain.endpoint(&name).peers(8).create()?)
-}
-
-/// Asks a service, on its socket, and waits for the answer.
-pub(crate) fn exchange(
-    socket: &Connection,
-    tag: Tag,
-    bytes: &[u8],
-    until: Patience,
-) -> Result<Message, BindReason> {
-    let wait = |flags| match packet::wait(socket, flags, until.deadline()) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(CallError::from(until.late()).into()),
-        Err(error) => Err(reason_of(error)),
-    };
-    for packet in Packet::message(tag, bytes, &[]) {
-        loop {
-            match packet.send(socket) {
-                Ok(()) => break,
-                Err(SocketError::NotNow) => wait(PollFlags::OUT)?,
-                // It may have said why before it closed.
-                Err(SocketError::Closed) => break,
-                Err(error) => return Err(reason_of(error)),
-            }
-        }
-    }
-    let (mut receiver, mut assembler) = (Receiver::default(), Assembler::new(ANSWER_BYTES_MAX));
-    loop {
-        match receiver.receive(socket) {
-            Ok((packet, descriptors)) => match assembler.take(packet, descriptors) {
-                Ok(Assembled::Message(message)) => return Ok(message),
-                Ok(Assembled::Nothing) => {}
-                _ => return Err(BindReason::Protocol),
-            },
-            Err(SocketError::NotNow) => wait(PollFlags::IN)?,
-            Err(error) => return Err(reason_of(error)),
-        }
-    }
-}
-
-/// The longest answer: an interface in JSON.
-const ANSWER_BYTES_MAX: u32 = 64 << 20;
-
-fn reason_of(error: SocketError) -> BindReason {
-    match error {
-        SocketError::NotNow => CallError::Busy.into(),
-        SocketError::Closed => BindReason::Closed,
-        SocketError::Os(errno) => CallError::Os { what: "speak to the service", errno }.into(),
-    }
 }

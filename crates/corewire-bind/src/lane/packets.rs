@@ -7,9 +7,9 @@ use std::time::Duration;
 use corewire::Connection;
 use corewire_os::packet::{self, SocketError};
 
+use super::packet::{CHUNK_BYTES, Header, Kind, PACKET_BYTES_MAX};
 use crate::capability::{Capabilities, Outgoing, Received};
 use crate::message::COST_BYTES;
-use crate::packet::{CHUNK_BYTES, Header, Kind, PACKET_BYTES_MAX};
 use crate::tag::Tag;
 
 /// A packet whose bytes stay where they are.

@@ -10,7 +10,7 @@ use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::packet::End;
 use rustix::event::PollFlags;
 
-use super::Interest;
+use super::wait::{Interest, copy};
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::message::{Body, Message};
@@ -169,7 +169,7 @@ impl CircuitLink {
             Some(readiness) => readiness,
             None => self.hub.readiness(self.index).map_err(|error| self.error(error))?,
         };
-        let copy = super::copy(readiness.as_fd());
+        let copy = copy(readiness.as_fd());
         self.readiness = Some(readiness);
         copy
     }

@@ -4,38 +4,22 @@
 //! Every link delivers what the service sends in the order in which it was sent: replies, events, and notes of the
 //! service. A caller that waits for any of them reads it (`crate::client`).
 
-mod circuit;
-mod ring;
-mod socket;
+use std::os::fd::OwnedFd;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-
-pub(crate) use self::circuit::CircuitLink;
-pub(crate) use self::ring::{LaneError, RingLink, take_beside};
-pub(crate) use self::socket::SocketLink;
+use corewire_circuit::patience::Patience;
 use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
 use crate::error::{CallError, none_if_busy};
+use crate::lane::{CircuitLink, Interest, RingLink, SocketLink};
 use crate::message::Message;
 use crate::tag::Tag;
-use corewire_circuit::patience::Patience;
-
-/// Bytes that wait for one client, each message with what it costs besides. Events beyond that are left out.
-pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// A client's connection.
 pub(crate) enum Link {
     Ring(Box<RingLink>),
     Socket(Box<SocketLink>),
     Circuit(CircuitLink),
-}
-
-/// What a waiting program must ask the system for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interest {
-    Read,
-    ReadAndWrite,
 }
 
 macro_rules! each {
@@ -138,11 +122,4 @@ impl Link {
     pub(crate) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
         each!(self, link => link.arm())
     }
-}
-
-/// A copy of a descriptor, for a program that waits.
-pub(crate) fn copy(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, CallError> {
-    let what = "copy a descriptor";
-    let copied = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
-    copied.map_err(|error| CallError::Os { what, errno: error.raw_os_error() })
 }

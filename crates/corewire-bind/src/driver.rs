@@ -1,0 +1,51 @@
+//! What a binding can stand on.
+
+use std::fmt;
+
+/// What a binding stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Driver {
+    /// A ring, between threads of one process.
+    Local,
+    /// A ring in shared memory, between threads that run on one core.
+    Lmp,
+    /// A ring in shared memory, between cores.
+    Ump,
+    /// A socket: for processes of other users, which may not map each other's memory, and where no ring can be had.
+    Sock,
+    /// A circuit through monitors: for services in other domains and containers, and for many connections that share
+    /// one ring.
+    Circuit,
+}
+
+impl Driver {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 5] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock, Self::Circuit];
+
+    /// The order of [`Bind::multi_hop`].
+    pub(crate) const MULTI_HOP: [Self; 5] =
+        [Self::Local, Self::Lmp, Self::Circuit, Self::Ump, Self::Sock];
+}
+
+/// The name on command lines.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Lmp => "lmp",
+            Self::Ump => "ump",
+            Self::Sock => "sock",
+            Self::Circuit => "circuit",
+        })
+    }
+}
+
+impl std::str::FromStr for Driver {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|driver| driver.to_string() == name);
+        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump, sock and circuit are"))
+    }
+}

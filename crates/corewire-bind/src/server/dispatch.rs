@@ -1,0 +1,125 @@
+//! What a service's program gets: generated code implements [`Dispatch`].
+
+use super::client_id::ClientId;
+use super::reply::Reply;
+use super::sending::Sending;
+use crate::capability::{Arrived as Capabilities, Received, none_of};
+use crate::error::DecodeError;
+use crate::exchange::Forms;
+use crate::identity::Identity;
+use crate::tag::Tag;
+
+/// What a service does with what arrives. Generated code implements it.
+pub trait Dispatch {
+    /// A client has bound.
+    fn bound(&mut self, client: ClientId, identity: Identity);
+
+    /// A client has gone.
+    fn gone(&mut self, client: ClientId);
+
+    /// A client could not take the capabilities of a message with this ordinal.
+    fn not_taken(&mut self, client: ClientId, ordinal: u16);
+
+    /// A request with its reply; a reply that is dropped tells the caller.
+    ///
+    /// # Errors
+    /// The message is no request of the interface.
+    fn request(
+        &mut self,
+        ordinal: u16,
+        request: Incoming<'_>,
+        reply: Reply<'_>,
+    ) -> Result<(), Refusal>;
+
+    /// A message without a reply.
+    ///
+    /// # Errors
+    /// The message is none of the interface.
+    fn message(
+        &mut self,
+        ordinal: u16,
+        message: Incoming<'_>,
+        client: ClientId,
+    ) -> Result<(), Refusal>;
+}
+
+/// A message that a service has received, for generated code.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    forms: Forms,
+    capabilities: &'a mut Vec<Received>,
+}
+
+impl<'a> Incoming<'a> {
+    /// Which version of a message the client knows, by its index in the description.
+    #[inline]
+    #[must_use]
+    pub fn form(&self, wire: usize) -> crate::Form {
+        self.forms.get(wire)
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It has capabilities.
+    #[inline]
+    pub fn without_capabilities(self, place: &'static str) -> Result<&'a [u8], DecodeError> {
+        none_of(self.capabilities, place)?;
+        Ok(self.bytes)
+    }
+
+    /// Its bytes and its capabilities.
+    #[must_use]
+    pub fn capabilities(self, place: &'static str) -> (&'a [u8], Capabilities<'a>) {
+        (self.bytes, Capabilities::new(place, self.capabilities))
+    }
+}
+
+/// Why a service could not take a message.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The interface has no such message from a client.
+    #[error("no message has ordinal {ordinal}")]
+    Unknown {
+        /// The ordinal that arrived.
+        ordinal: u16,
+    },
+    /// The arguments are wrong.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+/// Calls the program, the slow way: generated code is there twice.
+#[inline(never)]
+pub(super) fn dispatch_slowly(
+    sending: &mut Sending,
+    client: ClientId,
+    tag: Tag,
+    bytes: &[u8],
+    capabilities: &mut Vec<Received>,
+    program: &mut impl Dispatch,
+) -> bool {
+    dispatch(sending, client, tag, bytes, capabilities, program)
+}
+
+/// Calls the program. Returns whether the message is none of the interface.
+#[inline(always)]
+pub(super) fn dispatch(
+    sending: &mut Sending,
+    client: ClientId,
+    tag: Tag,
+    bytes: &[u8],
+    capabilities: &mut Vec<Received>,
+    program: &mut impl Dispatch,
+) -> bool {
+    let forms = sending.clients.forms_of(client);
+    let incoming = Incoming { bytes, forms, capabilities };
+    let taken = match tag.token() {
+        0 => program.message(tag.ordinal(), incoming, client),
+        _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag)),
+    };
+    taken.is_err()
+}
