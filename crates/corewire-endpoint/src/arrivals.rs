@@ -5,35 +5,17 @@ use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
 
-use crate::budget::cost;
+use crate::budget::{DEFERRED_BYTES_MAX, cost};
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
-use crate::receive::{Caller, CallerState};
 use crate::rendezvous::ArrivingData;
+use crate::row::Place;
 use crate::selector::Status;
-use crate::send::DEFERRED_BYTES_MAX;
 use crate::transport::Transport;
-
-/// Where a message goes of which a part has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Place {
-    /// It is dropped.
-    #[default]
-    Nowhere,
-    /// It is a request, and is dropped. Its sender is told when all of it has arrived: it waits for a reply only then.
-    Refused,
-    /// To a receive that goes on by itself.
-    Operation(u32),
-    /// To the receive that is being called.
-    Caller,
-    /// To where it is kept until a receive asks for it.
-    Kept(Key),
-    /// It is an offer or a notice, and is collected.
-    Words,
-}
 
 impl<T: Transport> Engine<T> {
     /// Handles what lies at the head of a row.

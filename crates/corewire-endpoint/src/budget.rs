@@ -102,6 +102,10 @@ pub(crate) fn cost(total: u64) -> u64 {
     total.saturating_add(OVERHEAD_BYTES as u64)
 }
 
+/// Bytes of requests that are kept beyond the budget while replies wait, besides one message: as many as the cells
+/// of an endpoint hold that was built without options.
+pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,24 +1,15 @@
 //! Requests and replies. A request has a number, which its reply repeats; both are matched apart from all
 //! other messages. A reply that nobody waits for any more is dropped as it arrives.
 
-use std::collections::BTreeMap;
-
 use corewire_ring::message::{Envelope, Memory, Source, Space};
 
-use crate::engine::{Engine, Pending};
+use crate::caller::{Caller, CallerState};
+use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options};
-use crate::receive::{Caller, CallerState};
+use crate::row::{Pending, to_memory};
 use crate::selector::{Peer, Selector};
 use crate::transport::Transport;
-
-/// The calls of an engine.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    last: u64,
-    /// The operations that wait for replies, by number.
-    waiting: BTreeMap<u64, u32>,
-}
 
 impl<T: Transport> Engine<T> {
     // The caller.
@@ -168,7 +159,7 @@ impl<T: Transport> Engine<T> {
         let row = self.row_of(peer)?;
         let mut sent = 0;
         if !self.send_step(peer, envelope, bytes, &mut sent)? {
-            let memory = crate::send::to_memory(bytes);
+            let memory = to_memory(bytes);
             self.send_later(row, Pending { sent, ..Pending::new(envelope, memory) });
         }
         Ok(())

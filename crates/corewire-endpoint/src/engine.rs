@@ -1,27 +1,25 @@
 //! The engine: its peers, and what happens while one of its calls runs.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::{Envelope, Memory};
 use corewire_ring::pair::PairViolation;
 
-use crate::arrivals::Place;
 use crate::budget::Budget;
-use crate::calls::Calls;
+use crate::caller::{Caller, Matched};
 use crate::error::MessageError;
-use crate::events::PeerEvents;
-use crate::grants::{GrantedHere, Grants};
-use crate::list::{Key, Seed};
+use crate::grants::Grants;
+use crate::list::Seed;
 use crate::matching::Matching;
 use crate::message::OwnedMessage;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
+use crate::peers::{Calls, PeerEvents};
 use crate::pool::Pool;
-use crate::receive::{Caller, Matched};
-use crate::rendezvous::{ArrivingData, Offered, Transfer};
-use crate::selector::{Peer, Status};
+use crate::rendezvous::Transfer;
+use crate::row::Row;
+use crate::selector::Peer;
 use crate::transport::{Attention, Change, Gone, Transport};
 
 /// Arrivals that are handled before anything else is looked at.
@@ -70,117 +68,6 @@ pub struct Engine<T: Transport> {
     pub(crate) lowering: Vec<u32>,
     /// Rows of peers that have asked for a grant and cannot have one yet, and what they need.
     pub(crate) ungranted: Vec<(u32, u64)>,
-}
-
-/// A peer's row.
-#[derive(Debug, Default)]
-pub(crate) struct Row {
-    pub(crate) generation: u32,
-    pub(crate) name: Option<ChannelName>,
-    pub(crate) incarnation: u128,
-    /// It has gone, but something that it sent may be left.
-    pub(crate) gone: Option<Gone>,
-    /// Messages that were offered to it, by the numbers of the offers.
-    pub(crate) offered: BTreeMap<u64, Offered>,
-    /// It cannot read this endpoint's memory.
-    pub(crate) refuses_offers: bool,
-    /// What it grants this endpoint.
-    pub(crate) grant: GrantedHere,
-    /// Its offers whose messages have neither arrived nor been dropped.
-    pub(crate) offers_here: BTreeSet<u64>,
-    /// The last of them whose sender waits.
-    pub(crate) blocking_offer: Option<u64>,
-    /// Notices that wait for room: numbers of offers, and contents.
-    pub(crate) notices: VecDeque<(u64, Vec<u8>)>,
-    /// The offer or notice that is arriving.
-    pub(crate) words: Vec<u8>,
-    /// What is known of the message that arrives as data.
-    pub(crate) data: Option<ArrivingData>,
-    /// It has gone, and nothing is left of it.
-    pub(crate) is_over: bool,
-    /// Not sent yet, or in part. In order.
-    pub(crate) sends: VecDeque<Pending>,
-    /// How many of these are requests.
-    pub(crate) requests: usize,
-    /// A call is in the middle of a message.
-    pub(crate) is_within: bool,
-    /// Where the message goes of which a part has arrived, and how much that is.
-    pub(crate) place: Place,
-    pub(crate) filled: usize,
-    /// The length of that message.
-    pub(crate) expected: u64,
-    /// The number of messages sent to it that request an acknowledgement, and those that are not acknowledged
-    /// yet.
-    pub(crate) sent_for_ack: u64,
-    pub(crate) unacknowledged: VecDeque<Unacknowledged>,
-    /// The number of such messages that have arrived from it.
-    pub(crate) received_for_ack: u64,
-    /// The number of the message that is arriving, if it is acknowledged when all of it has arrived.
-    pub(crate) ack_due: Option<u64>,
-    /// The last pass over all transfers in which one of its messages was pulled: the others wait for the next pass.
-    pub(crate) pulled_in: u64,
-    /// Acknowledgements that wait for room.
-    pub(crate) acks: VecDeque<u64>,
-    /// What replies that wait for room cost.
-    pub(crate) reply_bytes: u64,
-    /// Requests that nobody receives before it has read replies.
-    pub(crate) deferred: VecDeque<Key>,
-    /// What these cost.
-    pub(crate) deferred_bytes: u64,
-    /// Nothing more is taken from it until there is room for acknowledgements.
-    pub(crate) is_muted: bool,
-}
-
-impl Row {
-    /// Whether its peer has gone and its messages are still received. Those of a peer that was cut off are not.
-    pub(crate) fn is_departed(&self) -> bool {
-        matches!(self.gone, Some(Gone::Died | Gone::Left))
-    }
-
-    /// Whether no message to it has been sent in part.
-    pub(crate) fn is_between_messages(&self) -> bool {
-        !self.is_within && self.sends.front().is_none_or(|pending| pending.sent == 0)
-    }
-
-    /// Whether acknowledgements or notices wait for room.
-    pub(crate) fn has_words(&self) -> bool {
-        !self.acks.is_empty() || !self.notices.is_empty()
-    }
-}
-
-/// A message that is sent when there is room.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    /// `None` if nobody waits for it.
-    pub(crate) operation: Option<u32>,
-    pub(crate) envelope: Envelope,
-    pub(crate) memory: Memory,
-    /// Bytes that have been sent, from byte `from` on.
-    pub(crate) sent: u64,
-    pub(crate) from: u64,
-    /// For data: the envelope of its message, if somebody waits for it.
-    pub(crate) inner: Option<Envelope>,
-    /// It was acknowledged before all of it had been sent: a receive has asked for it.
-    pub(crate) is_acked: bool,
-}
-
-impl Pending {
-    /// A message of which nothing has been sent and for which nobody waits.
-    pub(crate) const fn new(envelope: Envelope, memory: Memory) -> Self {
-        let (sent, from, inner) = (0, 0, None);
-        Self { operation: None, envelope, memory, sent, from, inner, is_acked: false }
-    }
-}
-
-/// A message that has been sent and is not acknowledged yet.
-#[derive(Debug)]
-pub(crate) struct Unacknowledged {
-    /// Its number among such messages, or that of its offer.
-    pub(crate) number: u64,
-    pub(crate) is_offer: bool,
-    pub(crate) operation: u32,
-    pub(crate) status: Status,
-    pub(crate) memory: Memory,
 }
 
 impl<T: Transport> fmt::Debug for Engine<T> {

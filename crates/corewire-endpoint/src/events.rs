@@ -1,40 +1,11 @@
 //! Peers that come and go, as events between messages.
 
-use std::collections::VecDeque;
-
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::error::MessageError;
-use crate::receive::{Caller, CallerState};
+use crate::peers::PeerEvent;
 use crate::selector::{Peer, Selector};
 use crate::transport::Transport;
-
-/// A peer has come or gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PeerEvent {
-    /// It has come.
-    Came(Peer),
-    /// It has gone.
-    Gone {
-        /// The peer.
-        peer: Peer,
-        /// `PeerDied`, `PeerLeft` or `PeerCutOff`.
-        why: MessageError,
-    },
-}
-
-/// The events of an engine that have not been taken. A peer that has gone keeps its row until its event is taken, so
-/// there are at most two for each row.
-#[derive(Debug, Default)]
-pub(crate) struct PeerEvents {
-    is_watching: bool,
-    queue: VecDeque<PeerEvent>,
-}
-
-impl PeerEvents {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// From now on keeps an event for each peer that comes or goes. Reports the peers that are linked now first, including

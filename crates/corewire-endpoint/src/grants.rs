@@ -15,11 +15,7 @@
 
 use std::collections::VecDeque;
 
-use corewire_layout::grants::{GRANT_BYTES_MAX, grant_number, grant_parts};
-use corewire_layout::rendezvous::{Notice, Verb};
-
-use crate::engine::Engine;
-use crate::transport::Transport;
+use corewire_layout::grants::GRANT_BYTES_MAX;
 
 /// The first grant of a peer, in bytes, if there is as much.
 const FIRST_BYTES: u64 = 512 << 10;
@@ -27,29 +23,29 @@ const FIRST_BYTES: u64 = 512 << 10;
 /// What an endpoint grants its peers.
 #[derive(Debug, Default)]
 pub struct Grants {
-    total: u64,
+    pub(crate) total: u64,
     /// What each peer can always have.
-    share: u64,
-    refuses: bool,
+    pub(crate) share: u64,
+    pub(crate) refuses: bool,
     /// What peers have beyond their shares.
-    common: u64,
+    pub(crate) common: u64,
     /// By the peers' rows.
-    rows: Vec<Grant>,
+    pub(crate) rows: Vec<Grant>,
     /// Rows of peers that asked for more than there was, the first one first.
-    wanting: VecDeque<u32>,
+    pub(crate) wanting: VecDeque<u32>,
 }
 
 /// What a peer may send.
 #[derive(Debug, Clone, Copy, Default)]
-struct Grant {
+pub(crate) struct Grant {
     /// What it may use at most, in bytes, as far as is known.
-    limit: u64,
+    pub(crate) limit: u64,
     /// What it was granted last: less than the limit while it is asked to give back.
-    granted: u64,
+    pub(crate) granted: u64,
     /// Bytes that it needs beyond the limit.
-    wants: u64,
+    pub(crate) wants: u64,
     /// The number of the last `Grant` that it was sent.
-    serial: u16,
+    pub(crate) serial: u16,
 }
 
 impl Grant {
@@ -73,10 +69,10 @@ impl Grant {
 
 /// What is granted to a row now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
-    row: u32,
-    limit: u64,
-    serial: u16,
+pub(crate) struct Change {
+    pub(crate) row: u32,
+    pub(crate) limit: u64,
+    pub(crate) serial: u16,
 }
 
 impl Grants {
@@ -91,11 +87,11 @@ impl Grants {
     }
 
     /// The most that one peer may ever have.
-    fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         self.total - self.total / 4 + self.share
     }
 
-    fn grant(&mut self, row: u32) -> &mut Grant {
+    pub(crate) fn grant(&mut self, row: u32) -> &mut Grant {
         let index = row as usize;
         if self.rows.len() <= index {
             self.rows.resize(index + 1, Grant::default());
@@ -103,11 +99,11 @@ impl Grants {
         &mut self.rows[index]
     }
 
-    fn has(&self, row: u32) -> bool {
+    pub(crate) fn has(&self, row: u32) -> bool {
         self.rows.get(row as usize).is_some_and(|grant| grant.limit > 0)
     }
 
-    fn set_limit(&mut self, row: u32, limit: u64) {
+    pub(crate) fn set_limit(&mut self, row: u32, limit: u64) {
         let share = self.share;
         let grant = self.grant(row);
         let before = std::mem::replace(&mut grant.limit, limit);
@@ -116,7 +112,7 @@ impl Grants {
     }
 
     /// The peer of `row` needs `bytes` bytes more than it has.
-    fn want(&mut self, row: u32, bytes: u64) -> Vec<Change> {
+    pub(crate) fn want(&mut self, row: u32, bytes: u64) -> Vec<Change> {
         let most = self.most();
         let grant = self.grant(row);
         // One that was asked to give back knows only of what it will have then.
@@ -129,7 +125,7 @@ impl Grants {
 
     /// The peer of `row` has given back what is beyond `limit`. It knew of the `Grant` with this number and of no later one:
     /// since then it may have used more.
-    fn kept(&mut self, row: u32, serial: u16, limit: u64) -> Vec<Change> {
+    pub(crate) fn kept(&mut self, row: u32, serial: u16, limit: u64) -> Vec<Change> {
         let grant = *self.grant(row);
         if serial != grant.serial {
             return Vec::new();
@@ -140,7 +136,7 @@ impl Grants {
     }
 
     /// The peer of `row` has gone.
-    fn gone(&mut self, row: u32) -> Vec<Change> {
+    pub(crate) fn gone(&mut self, row: u32) -> Vec<Change> {
         self.set_limit(row, 0);
         *self.grant(row) = Grant::default();
         self.wanting.retain(|&other| other != row);
@@ -149,7 +145,7 @@ impl Grants {
 
     /// Gives those that asked what there is, in their order. If that is too little, asks the one that has most to give back.
     /// What one was to give back it may keep, if it asks and the others have what they need.
-    fn serve(&mut self) -> Vec<Change> {
+    pub(crate) fn serve(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let (mut first_unserved, mut giving_back) = (None, Vec::new());
         for row in std::mem::take(&mut self.wanting) {
@@ -172,7 +168,7 @@ impl Grants {
 
     /// Gives the peer of `row` what it asked for, as far as there is something left. False if that is too little: it goes on
     /// asking.
-    fn serve_one(&mut self, row: u32, changes: &mut Vec<Change>) -> bool {
+    pub(crate) fn serve_one(&mut self, row: u32, changes: &mut Vec<Change>) -> bool {
         let (most, share) = (self.most(), self.share);
         let grant = *self.grant(row);
         let (known, limit) = (grant.known(), grant.limit);
@@ -197,7 +193,7 @@ impl Grants {
     }
 
     /// Asks the peer that has most, besides that of `row`, to give back half, unless one was asked already.
-    fn ask_back(&mut self, row: u32) -> Option<Change> {
+    pub(crate) fn ask_back(&mut self, row: u32) -> Option<Change> {
         if self.rows.iter().any(Grant::is_giving_back) {
             return None;
         }
@@ -208,187 +204,6 @@ impl Grants {
             return None;
         }
         Some(self.grant(other).tell(other, less))
-    }
-}
-
-/// What a peer grants this endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct GrantedHere {
-    limit: u64,
-    /// The most that it may ever grant.
-    most: u64,
-    refuses: bool,
-    /// The number of the last `Grant`.
-    serial: u16,
-    /// It was asked for more.
-    is_asked: bool,
-    /// It was told last that this endpoint keeps so much, which is more than it grants.
-    kept: Option<u64>,
-}
-
-impl<T: Transport> Engine<T> {
-    /// The same engine, which grants its peers this.
-    #[must_use]
-    pub fn with_grants(mut self, grants: Grants) -> Self {
-        self.grants = grants;
-        self
-    }
-
-    // As a receiver.
-
-    /// A receive has got a message of the peer of `row` in memory of its own, copied: the next ones need not be.
-    #[cold]
-    pub(crate) fn grant_first(&mut self, row: u32) {
-        let can_have = self.grants.total > 0 && !self.grants.has(row);
-        if can_have && self.rows[row as usize].gone.is_none() && self.transport.start_granting(row)
-        {
-            let changes = self.grants.want(row, 1);
-            self.tell_grants(changes);
-        }
-    }
-
-    /// Whether a message that was copied should make this endpoint grant its sender something.
-    #[inline]
-    pub(crate) fn may_grant(&self, row: u32) -> bool {
-        self.grants.total > 0 && !self.grants.has(row)
-    }
-
-    fn tell_grants(&mut self, changes: Vec<Change>) {
-        for Change { row, limit, serial } in changes {
-            let number = grant_number(self.grants.most(), self.grants.refuses, serial);
-            self.notify(row, number, Verb::Grant, limit);
-        }
-    }
-
-    /// The peer of `row` has gone: others may have what it had.
-    pub(crate) fn end_grants_of(&mut self, row: u32) {
-        self.ungranted.retain(|&(other, _)| other != row);
-        if self.grants.total > 0 {
-            let changes = self.grants.gone(row);
-            self.tell_grants(changes);
-        }
-    }
-
-    // Both.
-
-    /// A notice about grants has arrived.
-    pub(crate) fn handle_grant(&mut self, row: u32, number: u64, notice: Notice) {
-        if self.rows[row as usize].gone.is_some() {
-            return;
-        }
-        match notice.verb {
-            Verb::Grant => self.set_grant(row, number, notice.offset),
-            Verb::Want if self.grants.total > 0 => {
-                self.ungranted.retain(|&(other, _)| other != row);
-                self.ungranted.push((row, notice.offset.max(1)));
-                self.step_grants();
-            }
-            Verb::Want => {}
-            _ => {
-                // A number that no Grant has is as good as an old one.
-                let serial = u16::try_from(number).unwrap_or_default();
-                let changes = self.grants.kept(row, serial, notice.offset);
-                self.tell_grants(changes);
-            }
-        }
-    }
-
-    // As a sender.
-
-    fn set_grant(&mut self, row: u32, number: u64, limit: u64) {
-        let (most, refuses, serial) = grant_parts(number);
-        let entry = &mut self.rows[row as usize];
-        if entry.gone.is_some() {
-            return;
-        }
-        let before = std::mem::replace(
-            &mut entry.grant,
-            GrantedHere { limit, most, refuses, serial, is_asked: false, kept: None },
-        );
-        self.transport.set_grant(row, limit, refuses);
-        if limit < before.limit {
-            self.rows[row as usize].grant.is_asked = before.is_asked;
-            self.tell_kept(row);
-        }
-        self.has_news = true;
-    }
-
-    /// Tells the peer of `row`, which grants less than before, what this endpoint keeps.
-    fn tell_kept(&mut self, row: u32) {
-        let kept = self.transport.spent(row);
-        let grant = &mut self.rows[row as usize].grant;
-        let kept = kept.max(grant.limit);
-        let is_over = kept == grant.limit;
-        let was_told = grant.kept == Some(kept);
-        grant.kept = (!is_over).then_some(kept);
-        if !was_told {
-            // Only the last one matters.
-            let is_other = |(_, bytes): &(u64, Vec<u8>)| bytes.first() != Some(&(Verb::Kept as u8));
-            self.rows[row as usize].notices.retain(is_other);
-            let serial = self.rows[row as usize].grant.serial;
-            self.notify(row, serial.into(), Verb::Kept, kept);
-        }
-        self.lowering.retain(|&other| other != row);
-        if !is_over {
-            self.lowering.push(row);
-        }
-        self.count_chores();
-    }
-
-    /// Grants peers that have asked for it something, unless messages of an earlier peer of their row are held still.
-    fn step_grants(&mut self) {
-        for (row, bytes) in std::mem::take(&mut self.ungranted) {
-            if self.transport.start_granting(row) {
-                let changes = self.grants.want(row, bytes);
-                self.tell_grants(changes);
-            } else {
-                self.ungranted.push((row, bytes));
-            }
-        }
-        self.count_chores();
-    }
-
-    /// Grants what could not be granted before, and gives back what has been released of grants that were lowered.
-    pub(crate) fn step_lowering(&mut self) {
-        if !self.ungranted.is_empty() {
-            self.step_grants();
-        }
-        for row in self.lowering.clone() {
-            self.tell_kept(row);
-        }
-    }
-
-    /// Asks the peer of `row` for a larger grant, if a message did not fit in what it grants. Not while a call is about to
-    /// send the next fragment of a message.
-    #[inline]
-    pub(crate) fn ask_for_grant(&mut self, row: u32) {
-        if let Some(bytes) = self.transport.take_shortage(row) {
-            self.want_grant(row, bytes);
-        }
-    }
-
-    /// The peer of `row` is asked for a larger grant, if a message of `bytes` bytes needs it and the peer may grant it.
-    pub fn want_grant(&mut self, row: u32, bytes: u64) {
-        let Some(entry) = self.rows.get_mut(row as usize) else { return };
-        let grant = &mut entry.grant;
-        let may_grow = grant.most == 0 || grant.limit < grant.most;
-        if entry.gone.is_none() && may_grow && !grant.is_asked {
-            grant.is_asked = true;
-            self.notify(row, 0, Verb::Want, bytes);
-        }
-    }
-
-    /// What the peer of `row` grants this endpoint now, and the most that it may ever grant; 0 if it has granted nothing yet.
-    #[must_use]
-    pub fn granted(&self, row: u32) -> (u64, u64) {
-        let grant = self.rows.get(row as usize).map(|entry| &entry.grant);
-        grant.map_or((0, 0), |grant| (grant.limit, grant.most))
-    }
-
-    /// Whether a message that does not fit in what the peer of `row` grants is refused, or waits.
-    #[must_use]
-    pub fn refuses(&self, row: u32) -> bool {
-        self.rows.get(row as usize).is_some_and(|entry| entry.grant.refuses)
     }
 }
 

@@ -6,14 +6,14 @@ use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Envelope, Sink, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
-use crate::arrivals::Place;
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
-use crate::receive::{Caller, CallerState};
 use crate::rendezvous::Destination;
+use crate::row::Place;
 use crate::selector::{Peer, Selector, Status};
 use crate::transport::Transport;
 

@@ -29,10 +29,12 @@
 
 mod arrivals;
 mod budget;
+mod caller;
 mod calls;
 mod engine;
 mod error;
 mod events;
+mod granting;
 mod grants;
 pub mod in_memory;
 mod kept;
@@ -40,9 +42,11 @@ mod list;
 mod matching;
 mod message;
 mod operations;
+mod peers;
 mod pool;
 mod receive;
 mod rendezvous;
+mod row;
 mod selector;
 mod send;
 pub mod transport;
@@ -53,14 +57,15 @@ pub use corewire_ring::message::{
 };
 
 pub use budget::{Budget, Kept};
+pub use caller::{Caller, Looked, Matched};
 pub use engine::Engine;
 pub use error::MessageError;
-pub use events::PeerEvent;
 pub use grants::Grants;
 pub use list::Seed;
 pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
-pub use receive::{Caller, Looked, Matched, MessageTarget};
+pub use peers::PeerEvent;
+pub use receive::MessageTarget;
 pub use rendezvous::Lent;
 pub use selector::{Peer, Selector, Status};
 pub use transport::Transport;

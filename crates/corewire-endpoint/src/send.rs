@@ -1,13 +1,14 @@
 //! Sending: at once, or when there is room.
 
 use corewire_layout::rendezvous::OFFERS_MAX;
-use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
+use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
 
 use crate::budget::cost;
-use crate::engine::{Engine, Pending, Unacknowledged};
+use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options, Until};
 use crate::rendezvous::Tail;
+use crate::row::{Pending, Unacknowledged, to_memory};
 use crate::selector::{Peer, Status};
 use crate::transport::{Room, SendError, Transport};
 
@@ -445,25 +446,11 @@ impl<T: Transport> Engine<T> {
     }
 }
 
-/// Bytes of requests that are kept beyond the budget while replies wait, besides one message: as many as the cells
-/// of an endpoint hold that was built without options.
-pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
-
 /// Acknowledgements that may wait for room towards a peer, besides those of kept messages.
 const ACKS_MAX: usize = 256;
 
 /// Notices that may wait for room towards a peer when it offers another message.
 const NOTICES_MAX: usize = 2 * OFFERS_MAX as usize;
-
-impl Pending {
-    /// What it costs to keep it, if it is a reply.
-    fn reply_cost(&self) -> u64 {
-        match self.envelope.space {
-            Space::Reply | Space::Dropped => cost(self.memory.len() as u64),
-            _ => 0,
-        }
-    }
-}
 
 /// What has become of a message that was to be sent.
 enum Gone {
@@ -473,13 +460,6 @@ enum Gone {
     Offered,
     /// There is no room, or only for a part of it.
     Not,
-}
-
-/// A copy of a whole message.
-pub(crate) fn to_memory(source: &impl Source) -> Memory {
-    let mut bytes = vec![0; usize::try_from(source.bytes()).unwrap_or(usize::MAX)];
-    source.fill(0, &mut Fragment::private(&mut bytes));
-    bytes.into()
 }
 
 const fn ack(number: u64) -> Envelope {

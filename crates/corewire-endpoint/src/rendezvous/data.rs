@@ -5,11 +5,11 @@ use corewire_ring::message::{Arrival, Wants};
 use corewire_ring::pair::PairViolation;
 
 use super::{ArrivingData, Destination, Stage};
-use crate::arrivals::Place;
+use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::receive::Caller;
+use crate::row::Place;
 use crate::selector::{Peer, Status};
 use crate::transport::Transport;
 

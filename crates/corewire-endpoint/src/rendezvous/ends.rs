@@ -1,10 +1,10 @@
 //! The receiver's side: messages that are taken back, whose sender goes, or whose receive ends before they have come.
 
 use super::{ArrivedOffer, Destination, Stage, Transfer};
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::matching::Unexpected;
-use crate::receive::{Caller, CallerState};
 use crate::selector::Peer;
 use crate::transport::{Pulled, Transport};
 

@@ -6,11 +6,11 @@ use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::PairViolation;
 
 use super::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::Unexpected;
-use crate::receive::{Caller, CallerState};
 use crate::selector::Peer;
 use crate::transport::Transport;
 

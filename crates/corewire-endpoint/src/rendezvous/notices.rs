@@ -4,9 +4,9 @@ use corewire_layout::rendezvous::{Notice, Offer, Verb, WORDS_BYTES_MAX};
 use corewire_ring::message::{Arrival, Envelope, Space};
 use corewire_ring::pair::PairViolation;
 
-use crate::arrivals::Place;
-use crate::engine::{Engine, Pending};
-use crate::receive::Caller;
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::row::{Pending, Place};
 use crate::transport::Transport;
 
 impl<T: Transport> Engine<T> {

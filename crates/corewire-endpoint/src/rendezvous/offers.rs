@@ -5,10 +5,10 @@ use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
 use super::{Offered, Tail, Todo, offer_of};
-use crate::engine::{Engine, Pending, Unacknowledged};
+use crate::engine::Engine;
 use crate::error::MessageError;
+use crate::row::{Pending, Unacknowledged, to_memory};
 use crate::selector::{Peer, Status};
-use crate::send::to_memory;
 use crate::transport::{Helped, Room, Transport};
 
 /// A message that a call has offered: its memory is the caller's until [`Engine::end_lent`].

@@ -5,10 +5,10 @@ use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Envelope, Sink};
 
 use super::{ArrivedOffer, Destination, Stage, Transfer};
+use crate::caller::{Caller, CallerState};
 use crate::engine::Engine;
 use crate::list::Key;
 use crate::operations::{Operation, Operations};
-use crate::receive::{Caller, CallerState};
 use crate::selector::Status;
 use crate::transport::{Pulled, Transport};
 
