@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::doorbell::Bells;
+use crate::bell::Bells;
 use crate::sync::AtomicU32;
 
 /// What a ring requires of the operating system.

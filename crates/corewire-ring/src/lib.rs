@@ -21,6 +21,7 @@ extern crate alloc;
 #[cfg(any(test, loom, corewire_kill))]
 extern crate std;
 
+mod bell;
 pub mod broadcast;
 mod channel;
 pub mod doorbell;

@@ -17,6 +17,8 @@ pub mod caches;
 pub mod rings;
 pub mod scheduler;
 
+#[path = "../ring/bell.rs"]
+mod bell;
 #[path = "../ring/broadcast/mod.rs"]
 pub mod broadcast;
 #[path = "../ring/channel/mod.rs"]

@@ -35,6 +35,7 @@
 //! | a file of version 1 is opened | the same, with all of its entries |
 
 mod error;
+mod file;
 mod file_id;
 mod format;
 mod new;
@@ -43,7 +44,7 @@ mod salvage;
 mod tests;
 pub(crate) mod writer;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -54,8 +55,8 @@ use rustix::io::Errno;
 
 pub use self::error::LogFileError;
 pub(crate) use self::error::failed;
-pub(crate) use self::file_id::FileId;
-use self::file_id::directory_of;
+pub(crate) use self::file::LogFile;
+pub(crate) use self::file_id::{FileId, sync_directory};
 use self::format::{At, Beginning, Content, Header};
 use self::new::New;
 pub(crate) use self::new::is_random;
@@ -79,19 +80,6 @@ fn open_locked(path: &Path) -> Result<Option<LockedFile>, LogFileError> {
         }
         // Another file has taken its place before it was locked.
     }
-}
-
-/// The open file of a group's log, and its lock.
-pub(crate) struct LogFile {
-    path: PathBuf,
-    file: LockedFile,
-    header: Header,
-    /// Where the next record begins: everything before is on the disk.
-    length: u64,
-    /// The index of the next entry.
-    next: u64,
-    /// Whether the last header is on the disk.
-    is_mark_synced: bool,
 }
 
 /// What is in a file.
@@ -414,9 +402,4 @@ impl Drop for LogFile {
         // Without it the mark may be lower on the disk, which only matters if the machine fails now.
         let _ = self.settle();
     }
-}
-
-/// Makes a new name in the directory of a path outlive the machine.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(directory_of(path))?.sync_all()
 }

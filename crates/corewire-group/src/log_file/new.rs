@@ -10,9 +10,9 @@ use corewire_os::locked::LockedFile;
 use corewire_os::random_u128;
 
 use super::error::{LogFileError, failed};
-use super::file_id::directory_of;
+use super::file::LogFile;
+use super::file_id::{directory_of, sync_directory};
 use super::format::{Content, FIRST, Header, Marks, word};
-use super::{LogFile, sync_directory};
 
 /// How much is gathered before it is written.
 const GATHERED_BYTES: usize = 1 << 20;

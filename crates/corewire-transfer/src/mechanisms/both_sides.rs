@@ -15,9 +15,8 @@ use crate::mechanisms::kernel_put::{
     deregister_offer, finish_pull, register_offer, start_help, start_pull,
 };
 use crate::mechanisms::link::{Link, is_registered};
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::{Reason, may_read};
 use crate::mechanisms::piece::{self, Copying, Described, Description, Kind, Piece, Registry};
 use crate::pull::HelpStep;

@@ -22,7 +22,8 @@ use rustix::net::{
 };
 
 use crate::mechanisms::link::{LinkMemory, PairLink};
-use crate::mechanisms::mechanism::{CopyError, Mechanism, Peer, Step};
+use crate::mechanisms::mechanism::{Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, Step};
 use crate::mechanisms::piece::{DESCRIPTION_BYTES_MAX, Description, Piece};
 
 /// Why a message was not moved.

@@ -15,9 +15,8 @@
 use corewire_ring::message::{Memory, Sink};
 
 use crate::kernel_copy::Refusal;
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::{Call, Reason, may_read};
 use crate::mechanisms::piece::{
     self, Copying, Described, Description, Extra, Kind, Piece, Reading, Registry,

@@ -20,9 +20,8 @@
 use corewire_ring::message::Memory;
 
 use crate::mechanisms::link::{Link, is_registered};
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::{Call, Reason, may_read, may_write};
 use crate::mechanisms::piece::{
     self, Copying, Described, Description, Extra, Kind, Piece, Registry,

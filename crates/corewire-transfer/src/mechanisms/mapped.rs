@@ -37,12 +37,11 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 use crate::kernel_copy::BothWalks;
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::Reason;
 use crate::mechanisms::piece::{
-    self, Copying, Described, Description, Extra, Kind, Piece, Registry,
+    self, Copying, Described, Description, Extra, Kind, Piece, Registry, View,
 };
 use crate::thresholds::{PARTS_MAX, STEP_BYTES};
 
@@ -142,16 +141,6 @@ impl Sink for MappedMemory {
     fn landing(&mut self) -> Landing<'_> {
         self.memory.landing()
     }
-}
-
-/// A copy out of a map.
-#[derive(Debug)]
-pub(crate) struct View {
-    region: Region,
-    number: u64,
-    place: MemoryPlace,
-    bytes: u64,
-    done: u64,
 }
 
 const KIND: Kind = Kind::Mapped;
@@ -332,6 +321,25 @@ fn check_parts(place: &MemoryPlace, bytes: u64) -> Result<(), CopyError> {
     Ok(())
 }
 
+/// Where a part lies that is inside the region.
+#[expect(clippy::cast_possible_truncation, reason = "inside a region of this process")]
+fn pin(region: &Region, part: Stretch) -> (NonNull<u8>, usize) {
+    let (base, _) = region.address();
+    // SAFETY: inside the region, as the callers have checked, or have made it.
+    let at = unsafe { base.add(part.address as usize) };
+    (at, part.bytes as usize)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an address of this machine")]
+fn address_of(stretch: Stretch) -> usize {
+    stretch.address as usize
+}
+
+fn too_large() -> RegisterError {
+    let what = "allocate mapped memory beyond the address space".into();
+    RegisterError::Os(OsError { what, errno: libc::EOVERFLOW })
+}
+
 impl View {
     /// Copies the next bytes.
     fn step(&mut self, target: &mut MappedMemory) -> Result<Step, CopyError> {
@@ -364,23 +372,4 @@ impl View {
         unsafe { landing.set_written(usize::try_from(self.bytes).unwrap_or(usize::MAX)) };
         Ok(Step::Done(self.bytes))
     }
-}
-
-/// Where a part lies that is inside the region.
-#[expect(clippy::cast_possible_truncation, reason = "inside a region of this process")]
-fn pin(region: &Region, part: Stretch) -> (NonNull<u8>, usize) {
-    let (base, _) = region.address();
-    // SAFETY: inside the region, as the callers have checked, or have made it.
-    let at = unsafe { base.add(part.address as usize) };
-    (at, part.bytes as usize)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "an address of this machine")]
-fn address_of(stretch: Stretch) -> usize {
-    stretch.address as usize
-}
-
-fn too_large() -> RegisterError {
-    let what = "allocate mapped memory beyond the address space".into();
-    RegisterError::Os(OsError { what, errno: libc::EOVERFLOW })
 }

@@ -19,9 +19,8 @@
 use corewire_ring::message::Memory;
 
 use crate::mechanisms::link::{Cells, Link};
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::Reason;
 use crate::mechanisms::piece::{self, Description, Kind, Piece, Registry};
 use crate::mechanisms::shared_buffer::{Part, Pipe};

@@ -17,6 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use corewire_os::{OsError, probe, read_text};
 
 use crate::kernel_copy::{Refusal, try_read, try_write};
+use crate::mechanisms::trace_call;
 
 /// A system call that reaches another process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +159,7 @@ fn is_refused_here(call: Call) -> bool {
     let answer = match call {
         Call::Read => try_read(own),
         Call::Write => try_write(own),
-        Call::Ptrace => crate::mechanisms::ptrace::try_call(),
+        Call::Ptrace => trace_call::try_call(),
     };
     answer == Err(Refusal::NotPermitted)
 }

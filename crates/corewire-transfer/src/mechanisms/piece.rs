@@ -20,8 +20,7 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Relaxed, Ordering::Release, fence};
 
 use crate::kernel_copy::Remote;
-use crate::mechanisms::mapped::View;
-use crate::mechanisms::mechanism::{CopyError, NotRegistered, RegisterError, Role};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role};
 use crate::pull::{Help, Pull};
 use crate::thresholds::{PARTS_MAX, PIECES_MAX};
 
@@ -107,6 +106,16 @@ impl Described {
         };
         Ok(Self { number, bytes, token, place })
     }
+}
+
+/// A copy out of a map.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) region: Region,
+    pub(crate) number: u64,
+    pub(crate) place: MemoryPlace,
+    pub(crate) bytes: u64,
+    pub(crate) done: u64,
 }
 
 /// What a copy has done so far.

@@ -33,13 +33,13 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::kernel_copy::{BothWalks, Refusal};
 use crate::mechanisms::kernel_get::read_step;
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::{self, Call, Reason};
 use crate::mechanisms::piece::{
     self, Described, Description, Extra, Kind, Piece, Reading, Registry,
 };
+use crate::mechanisms::trace_call::{request, try_call};
 
 /// Copies of the memory of a process that is stopped meanwhile.
 ///
@@ -117,18 +117,6 @@ impl Mechanism for Ptrace {
     }
 }
 
-/// Asks whether this process may call `ptrace` at all.
-///
-/// # Errors
-/// Why not.
-pub(crate) fn try_call() -> Result<(), Refusal> {
-    // No process has this number.
-    match request(libc::PTRACE_SEIZE, libc::pid_t::MAX, 0) {
-        Ok(()) | Err(Refusal::NoProcess) => Ok(()),
-        Err(refusal) => Err(refusal),
-    }
-}
-
 /// Opens the memory of process `pid`.
 fn open_memory(pid: u32) -> Result<Descriptor, Refusal> {
     if pid == 0 {
@@ -142,13 +130,6 @@ fn open_memory(pid: u32) -> Result<Descriptor, Refusal> {
         Errno::PERM | Errno::ACCESS => Refusal::NotPermitted,
         errno => Refusal::Other(errno.raw_os_error()),
     })
-}
-
-fn request(request: libc::c_uint, pid: libc::pid_t, data: usize) -> Result<(), Refusal> {
-    let data = std::ptr::without_provenance_mut::<libc::c_void>(data);
-    // SAFETY: seize, interrupt and detach use no memory of this process; `data` is a number.
-    let done = unsafe { libc::ptrace(request, pid, std::ptr::null_mut::<libc::c_void>(), data) };
-    if done == -1 { Err(Refusal::last()) } else { Ok(()) }
 }
 
 /// A process that this thread has stopped. It goes on when this value is dropped, or when this process ends.

@@ -19,9 +19,8 @@ use corewire_ring::message::{Memory, Source};
 
 use crate::mechanisms::kernel_put::register_offer;
 use crate::mechanisms::link::{Cells, Link, is_registered};
-use crate::mechanisms::mechanism::{
-    Busy, CopyError, Mechanism, NotRegistered, Peer, RegisterError, Role, Step,
-};
+use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
+use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::Reason;
 use crate::mechanisms::piece::{self, Copying, Described, Description, Kind, Piece, Registry};
 use crate::thresholds::STEP_BYTES;

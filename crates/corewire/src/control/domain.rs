@@ -4,34 +4,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_os::OsError;
 use corewire_os::directory::RuntimeDirectory;
-use corewire_os::event::{Bell, wait_readable};
-use corewire_os::fork::Descriptor;
-use corewire_os::process::effective_uid;
+use corewire_os::event::Bell;
 use corewire_os::socket::{Listener, Peer, Socket};
 
-use crate::control::connection::Connection;
-use crate::control::endpoint::EndpointControl;
+use crate::control::frames::EAGAIN;
 use crate::control::hub::{Handler, Hub, HubHandle, Token};
-use crate::control::listener::ListenerControl;
-use crate::control::owner::{EMFILE, Owner};
-use crate::control::shared::attachment::SharedAttachment;
-use crate::control::shared::member::Member;
+use crate::control::reachable::{Kind, Reachable, Reader};
 use crate::error::{NameInUse, NameUse, OpenError};
 use crate::guard::lock;
-use crate::halves::{EndpointHalf, MemberHalf, SenderHalf};
-
-/// Maximum number of connections without a served request. Further connections are closed at once.
-const CONNECTIONS_MAX: usize = 4096;
-/// Maximum number of these per foreign user, so that one user cannot exclude the others.
-const CONNECTIONS_OF_GUEST_MAX: usize = 64;
-/// Maximum number of connections accepted per event, so that the control thread also handles other events.
-const ACCEPTS_PER_TURN: usize = 64;
 
 /// What the handles of a domain share.
 pub(crate) struct DomainInner {
@@ -47,15 +32,13 @@ pub(crate) struct DomainInner {
 
 #[derive(Default)]
 struct DomainState {
-    channels: BTreeMap<ChannelName, Weak<Owner>>,
-    endpoints: BTreeMap<ChannelName, Weak<EndpointControl>>,
-    listeners: BTreeMap<ChannelName, Weak<ListenerControl>>,
-    /// The shared channels whose names this process holds.
-    members: BTreeMap<ChannelName, Weak<Member>>,
+    /// What peers reach by name. Names that this process has given up may still be here for a moment.
+    reachable: BTreeMap<(Kind, ChannelName), Weak<dyn Reachable>>,
     /// Receivers of shared channels, by incarnation and row.
-    readers: BTreeMap<(u128, u32), Weak<SharedAttachment>>,
+    readers: BTreeMap<(u128, u32), Weak<dyn Reader>>,
     waiters: BTreeMap<u128, Waiter>,
-    connections: BTreeMap<u64, Arc<Connection>>,
+    /// Connections without a served request, and the users at their other ends.
+    connections: BTreeMap<u64, (u32, Arc<dyn Handler>)>,
     last_connection: u64,
     /// Reserves a descriptor. Closed for a moment to refuse a connection when no other descriptor is free.
     spare: Option<Bell>,
@@ -118,73 +101,82 @@ impl DomainInner {
         self.hub.is_forked()
     }
 
-    pub(crate) fn add_channel(&self, owner: &Arc<Owner>) {
-        lock(&self.state).channels.insert(owner.name().clone(), Arc::downgrade(owner));
+    /// Lets peers reach `it` by its name.
+    pub(crate) fn add<T: Reachable + 'static>(&self, kind: Kind, name: &ChannelName, it: &Arc<T>) {
+        let it: Weak<dyn Reachable> = Arc::downgrade(it) as _;
+        lock(&self.state).reachable.insert((kind, name.clone()), it);
     }
 
-    pub(crate) fn remove_channel(&self, name: &ChannelName) {
-        lock(&self.state).channels.remove(name);
-    }
-
-    pub(crate) fn channel(&self, name: &ChannelName) -> Option<Arc<Owner>> {
-        lock(&self.state).channels.get(name).and_then(Weak::upgrade)
-    }
-
-    pub(crate) fn add_endpoint(&self, endpoint: &Arc<EndpointControl>) {
-        lock(&self.state).endpoints.insert(endpoint.name().clone(), Arc::downgrade(endpoint));
-    }
-
-    pub(crate) fn remove_endpoint(&self, name: &ChannelName) {
-        lock(&self.state).endpoints.remove(name);
-    }
-
-    pub(crate) fn endpoint(&self, name: &ChannelName) -> Option<Arc<EndpointControl>> {
-        lock(&self.state).endpoints.get(name).and_then(Weak::upgrade)
-    }
-
-    pub(crate) fn add_listener(&self, listener: &Arc<ListenerControl>) {
-        lock(&self.state).listeners.insert(listener.name().clone(), Arc::downgrade(listener));
-    }
-
-    pub(crate) fn remove_listener(&self, name: &ChannelName) {
-        lock(&self.state).listeners.remove(name);
-    }
-
-    pub(crate) fn listener(&self, name: &ChannelName) -> Option<Arc<ListenerControl>> {
-        lock(&self.state).listeners.get(name).and_then(Weak::upgrade)
-    }
-
-    pub(crate) fn add_member(&self, member: &Arc<Member>) {
-        lock(&self.state).members.insert(member.name().clone(), Arc::downgrade(member));
-    }
-
-    pub(crate) fn remove_member(&self, name: &ChannelName, member: &Weak<Member>) {
+    /// Ends that, unless something else has the name by now.
+    pub(crate) fn remove<T: Reachable>(&self, kind: Kind, name: &ChannelName, it: *const T) {
         let mut state = lock(&self.state);
-        if state.members.get(name).is_some_and(|other| other.ptr_eq(member)) {
-            state.members.remove(name);
+        let key = (kind, name.clone());
+        if state.reachable.get(&key).is_some_and(|found| std::ptr::addr_eq(found.as_ptr(), it)) {
+            state.reachable.remove(&key);
         }
     }
 
-    /// The host of shared channel `name`, if it is in this process.
-    pub(crate) fn member(&self, name: &ChannelName) -> Option<Arc<Member>> {
-        lock(&self.state).members.get(name).and_then(Weak::upgrade)
+    /// What has this name, of the first of these kinds that has it.
+    pub(crate) fn find(&self, kinds: &[Kind], name: &ChannelName) -> Option<Arc<dyn Reachable>> {
+        let state = lock(&self.state);
+        let of = |kind: &Kind| state.reachable.get(&(*kind, name.clone()))?.upgrade();
+        kinds.iter().find_map(of)
     }
 
-    pub(crate) fn add_reader(&self, channel: u128, row: u32, reader: &Arc<SharedAttachment>) {
-        lock(&self.state).readers.insert((channel, row), Arc::downgrade(reader));
+    /// Lets senders of other processes ring a reader of a shared channel, by the channel's incarnation and its row.
+    pub(crate) fn add_reader<T: Reader + 'static>(&self, channel: u128, row: u32, reader: &Arc<T>) {
+        let reader: Weak<dyn Reader> = Arc::downgrade(reader) as _;
+        lock(&self.state).readers.insert((channel, row), reader);
     }
 
     /// Removes a reader, unless its row belongs to another reader by now.
-    pub(crate) fn remove_reader(&self, channel: u128, row: u32, reader: &SharedAttachment) {
+    pub(crate) fn remove_reader<T: Reader>(&self, channel: u128, row: u32, reader: *const T) {
         let mut state = lock(&self.state);
         let found = state.readers.get(&(channel, row));
-        if found.is_some_and(|found| std::ptr::eq(found.as_ptr(), reader)) {
+        if found.is_some_and(|found| std::ptr::addr_eq(found.as_ptr(), reader)) {
             state.readers.remove(&(channel, row));
         }
     }
 
-    pub(crate) fn reader(&self, channel: u128, row: u32) -> Option<Arc<SharedAttachment>> {
+    pub(crate) fn reader(&self, channel: u128, row: u32) -> Option<Arc<dyn Reader>> {
         lock(&self.state).readers.get(&(channel, row)).and_then(Weak::upgrade)
+    }
+
+    /// This process's socket, and the domain itself for connections.
+    pub(super) fn listener(&self) -> Option<(&Listener, &Weak<Self>)> {
+        self.listening.as_ref().map(|(listener, _)| (listener, &self.this))
+    }
+
+    /// The number of a new connection with a process of user `uid`, if so many may be open at one time, of that user and of
+    /// all.
+    pub(super) fn number_connection(
+        &self,
+        uid: u32,
+        max_of_user: usize,
+        max: usize,
+    ) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let of_user = state.connections.values().filter(|(other, _)| *other == uid).count();
+        if state.connections.len() >= max || of_user >= max_of_user {
+            return None;
+        }
+        state.last_connection += 1;
+        Some(state.last_connection)
+    }
+
+    /// Keeps a connection until [`forget_connection`](Self::forget_connection).
+    pub(super) fn keep_connection(&self, id: u64, uid: u32, connection: Arc<dyn Handler>) {
+        lock(&self.state).connections.insert(id, (uid, connection));
+    }
+
+    /// Closes the spare descriptor, calls `job`, and takes another one. `None` if there was none.
+    pub(super) fn with_spare<R>(&self, job: impl FnOnce() -> R) -> Option<R> {
+        let result = lock(&self.state).spare.take().map(|spare| {
+            drop(spare);
+            job()
+        });
+        lock(&self.state).spare = Bell::new().ok();
+        result
     }
 
     /// Removes a connection that is closed or has become a link.
@@ -233,7 +225,7 @@ impl DomainInner {
 
     /// Reports the loss of a connection from a process of this user. It may have been an invitation, or a wake-up for a
     /// reader.
-    fn lost_connection(&self, error: &OsError) {
+    pub(super) fn lost_connection(&self, error: &OsError) {
         let mut state = lock(&self.state);
         for waiter in state.waiters.values_mut() {
             waiter.failure = Some(error.clone());
@@ -287,97 +279,6 @@ impl DomainInner {
             waiter.bell.ring();
         }
     }
-
-    fn accept_some(&self, listener: &Listener) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            match listener.accept() {
-                Ok(socket) => self.take_connection(socket),
-                Err(error)
-                    if is_out_of_descriptors(&error) && self.refuse_one(listener, &error) => {}
-                Err(error) if error.errno == EAGAIN => return,
-                // A connection that cannot be accepted now stays in the queue, and the listener stays readable. The
-                // pause prevents a busy loop.
-                Err(_) => {
-                    let later = Instant::now() + Duration::from_millis(10);
-                    let _ = wait_readable(&[], Some(later));
-                    return;
-                }
-            }
-        }
-    }
-
-    fn take_connection(&self, socket: Socket) {
-        let peer = match socket.peer() {
-            Ok(peer) => peer,
-            Err(error) => {
-                self.failed(&socket, None, &error);
-                return;
-            }
-        };
-        match self.admit_connection(&socket, peer) {
-            Ok(id) => {
-                if let Ok(connection) = Connection::start(id, socket, peer, &self.this) {
-                    lock(&self.state).connections.insert(id, connection);
-                }
-            }
-            Err(reason) => {
-                if peer.trusted().is_some() {
-                    // The limit on connections is reached, and this connection may be an invitation.
-                    let what = "accept one more connection".into();
-                    self.lost_connection(&OsError { what, errno: EMFILE.cast_signed() });
-                }
-                let _ = socket.send(&Frame::Refused(reason), &[]);
-            }
-        }
-    }
-
-    /// Checks the user and the number of connections. Returns the number of the new connection.
-    fn admit_connection(&self, socket: &Socket, peer: Peer) -> Result<u64, Reason> {
-        let is_foreign = peer.trusted().is_none();
-        if is_foreign && !self.directory.access().permits(peer, socket) {
-            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
-        }
-        let mut state = lock(&self.state);
-        let all = state.connections.values();
-        let is_full = all.len() >= CONNECTIONS_MAX
-            || is_foreign
-                && all.filter(|connection| connection.peer().uid == peer.uid).count()
-                    >= CONNECTIONS_OF_GUEST_MAX;
-        if is_full {
-            return Err(Reason::Resources { errno: EMFILE });
-        }
-        state.last_connection += 1;
-        Ok(state.last_connection)
-    }
-
-    /// Refuses one connection although no descriptor is free: closes the spare descriptor to accept it. Without this
-    /// the listener would stay readable. False if no peer was refused.
-    fn refuse_one(&self, listener: &Listener, error: &OsError) -> bool {
-        let had_spare = lock(&self.state).spare.take().is_some();
-        let answered = had_spare
-            && listener.accept().is_ok_and(|socket| {
-                let peer = socket.peer().ok();
-                self.failed(&socket, peer, error)
-            });
-        lock(&self.state).spare = Bell::new().ok();
-        answered
-    }
-}
-
-/// EAGAIN: no connection waits to be accepted, or the peer's queue of connections is full.
-pub(crate) const EAGAIN: i32 = 11;
-
-pub(crate) fn is_out_of_descriptors(error: &OsError) -> bool {
-    // EMFILE, ENFILE.
-    matches!(error.errno, 24 | 23)
-}
-
-impl Handler for DomainInner {
-    fn on_event(&self, _token: Token, _hung_up: bool) {
-        if let Some((listener, _)) = &self.listening {
-            self.accept_some(listener);
-        }
-    }
 }
 
 impl Drop for DomainInner {
@@ -392,17 +293,4 @@ impl Drop for DomainInner {
             self.directory.remove(&name.file());
         }
     }
-}
-
-/// Sends an invitation to a waiter. False if the waiter has just died.
-pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Result<bool, OsError> {
-    match socket.send(&Frame::Invite { name: name.clone(), waiter }, &[]) {
-        Err(error) if error.is_hang_up() => Ok(false),
-        sent => sent.map(|()| true),
-    }
-}
-
-/// Removes the first descriptor of a request.
-pub(crate) fn next_descriptor(descriptors: &mut Vec<Descriptor>) -> Option<Descriptor> {
-    (!descriptors.is_empty()).then(|| descriptors.remove(0))
 }

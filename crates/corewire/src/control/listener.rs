@@ -14,13 +14,17 @@ use corewire_layout::name::{ChannelName, NameKind};
 use corewire_os::OsError;
 use corewire_os::directory::Claim;
 use corewire_os::event::{Bell, wait_readable};
+use corewire_os::fork::Descriptor;
 use corewire_os::process::effective_uid;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 
-use crate::control::attach::{ANSWER_TIMEOUT, deadline_of};
-use crate::control::domain::{DomainInner, EAGAIN};
+use crate::control::asking::{ANSWER_TIMEOUT, deadline_of};
+use crate::control::domain::DomainInner;
+use crate::control::frames::{EAGAIN, resources};
+use crate::control::reachable::{Kind, Reachable, Visitor};
 use crate::error::{AcceptError, ConnectServiceError};
 use crate::guard::lock;
+use crate::tell::tell;
 use crate::wait::Patience;
 
 /// Maximum number of connections that wait to be accepted. Each takes a descriptor of the process.
@@ -46,6 +50,23 @@ struct State {
     is_closed: bool,
 }
 
+impl Reachable for ListenerControl {
+    fn serve(&self, at: &dyn Visitor, request: Frame, _: Vec<Descriptor>) -> bool {
+        if let Frame::Observe { .. } = request {
+            return at.answered(at.socket().send(&Frame::Done, &[]));
+        }
+        // What follows on the socket is for the listener's program.
+        at.unwatch();
+        match self.add(at.socket(), at.peer()) {
+            Ok(()) => false,
+            Err(reason) => {
+                tell!(info, "a connection was refused", listener = self.name, reason = reason);
+                at.refuse(reason)
+            }
+        }
+    }
+}
+
 impl ListenerControl {
     pub(crate) fn new(domain: &Arc<DomainInner>, name: ChannelName) -> Result<Arc<Self>, OsError> {
         let (domain, bell) = (Arc::clone(domain), Arc::new(Bell::new()?));
@@ -66,8 +87,7 @@ impl ListenerControl {
     }
 
     /// Answers a client's request and adds its connection to the queue. Called on the control thread.
-    pub(crate) fn add(&self, socket: &Socket, peer: Peer) -> Result<(), Reason> {
-        let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
+    fn add(&self, socket: &Socket, peer: Peer) -> Result<(), Reason> {
         let mut state = lock(&self.state);
         if state.is_closed {
             return Err(Reason::NotFound);
@@ -85,9 +105,9 @@ impl ListenerControl {
             }
         }
         // The control thread still has the other descriptor for a moment.
-        let own = socket.duplicate().map_err(resources)?;
+        let own = socket.duplicate().map_err(|error| resources(&error))?;
         // Before the program has the socket: the answer must be the first thing that the client reads.
-        own.send(&Frame::Done, &[]).map_err(resources)?;
+        own.send(&Frame::Done, &[]).map_err(|error| resources(&error))?;
         state.waiting.push_back((own, peer));
         self.bell.ring();
         Ok(())
@@ -128,7 +148,7 @@ impl ListenerControl {
         if self.domain.is_forked() {
             return;
         }
-        self.domain.remove_listener(&self.name);
+        self.domain.remove(Kind::Listener, &self.name, self);
         let mut state = lock(&self.state);
         state.is_closed = true;
         let waiting = std::mem::take(&mut state.waiting);

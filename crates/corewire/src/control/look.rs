@@ -19,9 +19,11 @@ use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::broadcast::ReceiverWords;
 use corewire_ring::region::Region;
 
-use crate::control::attach::{answer_error, ask, open_sender, refusal};
-use crate::control::domain::{DomainInner, EAGAIN, is_out_of_descriptors};
+use crate::control::asking::{answer_error, ask, refusal};
+use crate::control::attach::open_sender;
+use crate::control::domain::DomainInner;
 use crate::control::endpoint::observer::EndpointObserver;
+use crate::control::frames::{EAGAIN, is_out_of_descriptors};
 use crate::control::observer::{Observer, open_receiver};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;

@@ -4,7 +4,11 @@
 //! |---|---|
 //! | [`hub`] | the one control thread of the process |
 //! | [`domain`] | a runtime directory, opened; this process's socket in it |
-//! | [`connection`] | what a peer that connects may ask for |
+//! | `accepting` | who may connect to that socket |
+//! | [`connection`] | the requests of a peer that has connected |
+//! | [`reachable`] | what they find by name: senders, endpoints and listeners serve them |
+//! | [`asking`] | asking another process: its answers and refusals |
+//! | `frames` | what several of these do with frames and errors |
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`shared`] | channels of several senders: entering, admitting, taking over, watching |
@@ -18,16 +22,20 @@
 
 use std::time::Duration;
 
+mod accepting;
+pub(crate) mod asking;
 pub(crate) mod attach;
 pub(crate) mod connection;
 pub(crate) mod domain;
 pub(crate) mod endpoint;
+pub(crate) mod frames;
 pub(crate) mod hub;
 pub(crate) mod listener;
 pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod observer;
 pub(crate) mod owner;
+pub(crate) mod reachable;
 pub(crate) mod sample;
 pub(crate) mod shared;
 

@@ -4,6 +4,8 @@
 mod admission;
 mod data_thread;
 mod groups;
+mod levels;
+mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -30,16 +32,14 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 pub(crate) use self::data_thread::SenderControl;
 use self::groups::Groups;
 use crate::control::ENDS_WITHIN;
-use crate::control::connection::REQUESTS_PER_TURN;
-use crate::control::domain::{DomainInner, invite, next_descriptor};
+use crate::control::domain::DomainInner;
+use crate::control::frames::{EMFILE, REQUESTS_PER_TURN, invite, next_descriptor, resources};
 use crate::control::hub::{Failures, Handler, Hub, Token};
+use crate::control::reachable::Kind;
 use crate::guard::{Guarded, lock};
 use crate::halves::SenderHalf;
 use crate::tell::tell;
 use crate::wait::NO_LIMIT_NS;
-
-/// EMFILE: this process has no free descriptor.
-pub(crate) const EMFILE: u32 = 24;
 
 /// The control half of a channel's sender.
 pub(crate) struct Owner {
@@ -539,7 +539,7 @@ impl SenderHalf for Owner {
     }
 
     fn close(&self) {
-        self.domain.remove_channel(&self.name);
+        self.domain.remove(Kind::Channel, &self.name, self);
         let mut state = lock(&self.state);
         state.is_closed = true;
         if let Some(claim) = state.claim.take() {
@@ -584,8 +584,4 @@ impl InChild for Owner {
     fn forked(&self) {
         self.shared.mark_forked();
     }
-}
-
-fn resources(error: &OsError) -> Reason {
-    Reason::Resources { errno: error.errno.unsigned_abs() }
 }

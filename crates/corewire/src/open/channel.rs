@@ -17,12 +17,14 @@ use corewire_ring::broadcast::{SenderParts, SenderShared};
 use corewire_ring::region::Rows;
 use zerocopy::IntoBytes;
 
-use crate::control::attach::Wishes;
+use crate::control::asking::Wishes;
 use crate::control::domain::DomainInner;
 use crate::control::memory::staging;
 use crate::control::owner::{Owner, OwnerParts, SenderControl};
+use crate::control::reachable::Kind;
 use crate::control::shared::member::{self, Plan};
 use crate::error::CreateError;
+use crate::halves::SenderHalf;
 use crate::host::{Hosted, SenderRing};
 use crate::open::domain::Domain;
 use crate::open::levels::{self, Levels};
@@ -358,7 +360,7 @@ impl SenderBuilder {
         let mut ring = SenderRing::new(parts, Hosted::new(Arc::new(SenderControl::new(owner))));
         ring.begin_with(origin.first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
-        domain.add_channel(owner);
+        domain.add(Kind::Channel, owner.name(), owner);
         // From here on, dropping the sender releases everything.
         let sender = Sender::new(ring, owner.clone(), self.wait, origin.hangs_up);
         owner.publish(record)?;

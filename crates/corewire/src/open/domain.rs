@@ -14,7 +14,7 @@ use corewire_os::directory::{
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 
-use crate::control::attach::ANSWER_TIMEOUT;
+use crate::control::asking::ANSWER_TIMEOUT;
 use crate::control::domain::DomainInner;
 use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::hub::HubHandle;

@@ -18,7 +18,9 @@ use zerocopy::IntoBytes;
 
 use crate::control::domain::DomainInner;
 use crate::control::endpoint::{EndpointControl, EndpointControlParts};
+use crate::control::reachable::Kind;
 use crate::error::EndpointError;
+use crate::halves::EndpointHalf;
 use crate::host::{Hosted, PairRing};
 use crate::open::domain::Domain;
 use crate::path::endpoint::{Endpoint, LongMessages, Rendezvous};
@@ -255,7 +257,7 @@ impl EndpointBuilder {
         let incarnation = random_u128()?;
         match self.build(name, sizes, incarnation) {
             Ok((endpoint, control)) => {
-                self.domain.add_endpoint(&control);
+                self.domain.add(Kind::Endpoint, control.name(), &control);
                 let written =
                     claim.write(NameRecord { kind: NameKind::Endpoint, socket, incarnation });
                 control.keep_claim(claim);

@@ -7,7 +7,8 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::segment::Policy;
 use corewire_ring::Trusted;
 
-use crate::control::attach::{self, Answer, Row, Wishes, protocol};
+use crate::control::asking::{Row, Wishes, protocol};
+use crate::control::attach::{self, Answer};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 use crate::halves::ReceiverHalf;

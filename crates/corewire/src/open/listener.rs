@@ -11,6 +11,7 @@ use corewire_os::socket::{Peer, Socket};
 use corewire_os::{process, random_u128};
 
 use crate::control::listener::{self, ListenerControl};
+use crate::control::reachable::Kind;
 use crate::error::{AcceptError, ConnectServiceError, ListenError, OpenError};
 use crate::open::domain::Domain;
 use crate::wait::Readiness;
@@ -87,7 +88,7 @@ impl Domain {
             is_taken?;
             return Err(ListenError::AlreadyExists(domain.name_in_use(&name)));
         }
-        domain.add_listener(&control);
+        domain.add(Kind::Listener, control.name(), &control);
         let written = claim.write(NameRecord { kind: NameKind::Listener, socket, incarnation });
         control.keep_claim(claim);
         // Dropping the listener releases the name.

@@ -8,7 +8,7 @@ use corewire_layout::frame::Start;
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::TypeTag;
 
-use crate::control::attach::Wishes;
+use crate::control::asking::Wishes;
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 use crate::open::domain::Domain;

@@ -13,7 +13,7 @@ use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
 use corewire_os::random_u128;
 
-use crate::control::attach::{Wishes, protocol};
+use crate::control::asking::{Wishes, protocol};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 use crate::open::join::{Joiner, join_other};

@@ -12,15 +12,14 @@ use corewire_os::fork::Descriptor;
 use corewire_os::memory::SegmentError;
 use corewire_os::process::{self, effective_uid};
 use corewire_os::socket::{Peer as Who, Socket, is_peer_ending};
-use corewire_ring::Trusted;
 use corewire_ring::pair::PeerParts;
 use corewire_transfer::Remote;
 
 use super::rows::{Begun, Heard, Reservation, Unavailable};
-use super::{End, EndpointControl, Introduction, Linked, State, Unfit};
+use super::{End, EndpointControl, Introduction, Linked, Request, State, Unfit};
 use crate::control::ENDS_WITHIN;
-use crate::control::attach::{ANSWER_TIMEOUT, answer, ask, connect_to};
-use crate::control::domain::EAGAIN;
+use crate::control::asking::{ANSWER_TIMEOUT, answer, ask, connect_to};
+use crate::control::frames::EAGAIN;
 use crate::control::hub::{Failures, Token};
 use crate::error::{ConnectError, JoinError};
 use crate::guard::lock;
@@ -43,13 +42,6 @@ impl<E: Into<ConnectError>> From<E> for Unlinked {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
-}
-
-/// A request of a peer that has been answered and waits for the peer's confirmation.
-pub(super) struct Request {
-    introduction: Introduction,
-    row_there: u32,
-    who: (Trusted, u32),
 }
 
 impl EndpointControl {

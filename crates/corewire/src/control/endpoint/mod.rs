@@ -12,6 +12,7 @@
 mod connect;
 pub(crate) mod observer;
 mod rows;
+mod serving;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -32,15 +33,16 @@ use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
-use corewire_ring::Control;
 use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PairViolation};
+use corewire_ring::{Control, Trusted};
 use zerocopy::{FromZeros, IntoBytes};
 
-use self::connect::Request;
 use self::rows::{Closed, Ended, HungUp, Rows};
 use crate::control::ENDS_WITHIN;
-use crate::control::domain::{DomainInner, next_descriptor};
+use crate::control::domain::DomainInner;
+use crate::control::frames::next_descriptor;
 use crate::control::hub::{Failures, Handler, Token};
+use crate::control::reachable::Kind;
 use crate::error::ConnectError;
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link as PeerLink, notice};
@@ -121,6 +123,13 @@ struct Introduction {
     activity: Activity,
     bell: Bell,
     life: Option<Descriptor>,
+}
+
+/// A request of a peer that has been answered and waits for the peer's confirmation.
+struct Request {
+    introduction: Introduction,
+    row_there: u32,
+    who: (Trusted, u32),
 }
 
 /// Why a peer's descriptors are refused.
@@ -385,7 +394,7 @@ impl EndpointHalf for EndpointControl {
     }
 
     fn close(&self) {
-        self.domain.remove_endpoint(self.name());
+        self.domain.remove(Kind::Endpoint, self.name(), self);
         let mut state = lock(&self.state);
         if let Some(claim) = state.claim.take() {
             claim.release(&self.domain.directory);

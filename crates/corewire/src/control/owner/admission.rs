@@ -15,8 +15,8 @@ use corewire_ring::broadcast::Joined;
 use corewire_ring::region::Rows;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Link, Owner, Readiness, State, resources};
-use crate::control::domain::next_descriptor;
+use super::{Link, Owner, Readiness, State};
+use crate::control::frames::{next_descriptor, resources};
 use crate::control::hub::Token;
 use crate::guard::lock;
 use crate::tell::tell;

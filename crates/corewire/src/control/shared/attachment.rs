@@ -15,8 +15,10 @@ use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 use corewire_ring::{Control, Trusted};
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{Row, Wishes, answer_within, confirm, protocol, refusal};
-use crate::control::domain::{DomainInner, next_descriptor};
+use crate::control::asking::{Row, Wishes, answer_within, confirm, protocol, refusal};
+use crate::control::domain::DomainInner;
+use crate::control::frames::next_descriptor;
+use crate::control::reachable::Reader;
 use crate::error::JoinError;
 use crate::halves::ReceiverHalf;
 use crate::host::{Hosted, ReceiverRing};
@@ -150,9 +152,8 @@ impl Control for ReceiverControl {
     }
 }
 
-impl SharedAttachment {
-    /// Rings this receiver's readiness descriptor, at a sender's request.
-    pub(crate) fn ring(&self) {
+impl Reader for SharedAttachment {
+    fn ring(&self) {
         if let Some(bell) = self.readiness.get() {
             bell.ring();
         }

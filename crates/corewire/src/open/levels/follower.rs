@@ -21,7 +21,8 @@ use corewire_ring::doorbell::notice;
 use super::is_relay_of;
 use super::relay::Relay;
 use super::sender_link::SenderLink;
-use crate::control::attach::{self, ANSWER_TIMEOUT, Answer, Attachment, Row, Wishes};
+use crate::control::asking::{self, ANSWER_TIMEOUT, Row, Wishes};
+use crate::control::attach::{self, Answer, Attachment};
 use crate::control::domain::DomainInner;
 use crate::error::{JoinError, ReceiveError};
 use crate::guard::lock;
@@ -184,7 +185,7 @@ impl Follower {
                 linked.attachment.leave();
                 Ok(None)
             }
-            Ok(_) => Err(attach::protocol(&self.local, "as if it were not a relay".into())),
+            Ok(_) => Err(asking::protocol(&self.local, "as if it were not a relay".into())),
             Err(JoinError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -274,7 +275,7 @@ impl Follower {
                 Ok(Some(Row { ring, attachment, .. })) => {
                     attachment.leave();
                     let found = format!("from message {} instead of {from}", ring.next());
-                    return Err(failed(attach::protocol(&self.local, found)));
+                    return Err(failed(asking::protocol(&self.local, found)));
                 }
                 // The relay may be stopped, which is not death, or there may be no next relay yet.
                 Ok(None) | Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => {

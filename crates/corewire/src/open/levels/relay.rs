@@ -11,7 +11,8 @@ use corewire_ring::broadcast::Violation;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 use super::incarnation_of_relay;
-use crate::control::attach::{self, Answer, Attachment, Row, Wishes};
+use crate::control::asking::{self, Row, Wishes};
+use crate::control::attach::{self, Answer, Attachment};
 use crate::control::domain::DomainInner;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::guard::lock;
@@ -145,7 +146,7 @@ fn enter(
             attachment.leave();
             Err(JoinError::NotFound(name.clone()))
         }
-        _ => Err(attach::protocol(name, "as if it had one level".into())),
+        _ => Err(asking::protocol(name, "as if it had one level".into())),
     }
 }
 

@@ -17,8 +17,10 @@ use corewire_ring::doorbell::notice;
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
-use crate::control::attach::{self, Wishes, open_sender};
-use crate::control::domain::{DomainInner, next_descriptor};
+use crate::control::asking::{self, Wishes};
+use crate::control::attach::open_sender;
+use crate::control::domain::DomainInner;
+use crate::control::frames::next_descriptor;
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
 use crate::host::{Hosted, ReceiverRing};
@@ -48,7 +50,7 @@ impl SenderLink {
         relay: u128,
         wishes: Wishes,
     ) -> Result<(Arc<Self>, u128), JoinError> {
-        let (socket, _) = attach::connect(domain, name, wishes.patience)?;
+        let (socket, _) = asking::connect(domain, name, wishes.patience)?;
         let Wishes { waiter, type_tag, start, patience, .. } = wishes;
         let hello = Hello {
             name: name.clone(),
@@ -60,13 +62,13 @@ impl SenderLink {
             socket: relay,
         };
         let own_life = process::own_life()?;
-        attach::ask(&socket, name, &Frame::Hello(hello), &[own_life.as_fd()])?;
-        let (kept, mut descriptors) = match attach::answer_within(&socket, name, patience)? {
+        asking::ask(&socket, name, &Frame::Hello(hello), &[own_life.as_fd()])?;
+        let (kept, mut descriptors) = match asking::answer_within(&socket, name, patience)? {
             (Frame::Relayed { relay, .. }, descriptors) => (relay, descriptors),
-            (Frame::Refused(reason), _) => return Err(attach::refusal(name, reason, type_tag)),
-            (other, _) => return Err(attach::protocol(name, format!("{other:?}"))),
+            (Frame::Refused(reason), _) => return Err(asking::refusal(name, reason, type_tag)),
+            (other, _) => return Err(asking::protocol(name, format!("{other:?}"))),
         };
-        let missing = || attach::protocol(name, "too few descriptors".into());
+        let missing = || asking::protocol(name, "too few descriptors".into());
         let segment = next_descriptor(&mut descriptors).ok_or_else(missing)?;
         let life = next_descriptor(&mut descriptors).ok_or_else(missing)?;
         let (memory, header) = open_sender(name, segment)?;

@@ -7,28 +7,46 @@ use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::message_type::TypeKey;
 use corewire_layout::name::NameRecord;
 use corewire_os::OsError;
+use corewire_os::fork::Descriptor;
 use corewire_os::process;
 use corewire_os::socket::{Peer, Socket};
 use corewire_ring::shared::{Entrance, Party, Roster};
 
 use super::Member;
-use crate::control::domain::invite;
+use crate::control::frames::{invite, resources};
 use crate::control::hub::Handler;
+use crate::control::reachable::{Admitted, Reachable, Visitor};
 use crate::guard::lock;
 use crate::host::Hosted;
 
 /// A party that the host has admitted and that has not confirmed yet. If it never confirms, the host vacates its row.
 /// The party neither sends nor receives before its confirmation is answered.
-pub(crate) struct Arrival {
+struct Arrival {
     roster: Roster,
     kernel: Hosted,
     party: Party,
     who: Entrance,
 }
 
-impl Arrival {
-    pub(crate) fn vacate(self) {
+impl Admitted for Arrival {
+    fn vacate(self: Box<Self>) {
         self.roster.vacate(self.party, self.who, &self.kernel);
+    }
+}
+
+impl Reachable for Member {
+    /// The connection of a sender stays open: its end tells that sender that this host is gone.
+    fn serve(&self, at: &dyn Visitor, request: Frame, _: Vec<Descriptor>) -> bool {
+        let admitted = match request {
+            Frame::Hello(hello) => self.admit(&hello, at.socket(), at.peer()),
+            Frame::Enter { type_key, socket, .. } => {
+                self.admit_sender(type_key, socket, at.socket(), at.peer())
+            }
+            Frame::Follow { .. } => return at.kept(self.add_follower(at.socket())),
+            Frame::Observe { .. } => return self.show(at),
+            _ => Err(Reason::Malformed),
+        };
+        at.kept(admitted.map(|party| at.expect(party)))
     }
 }
 
@@ -69,12 +87,12 @@ impl Member {
     }
 
     /// As host: admits a receiver, or returns the reason for its refusal.
-    pub(crate) fn admit(
+    fn admit(
         &self,
         hello: &Hello,
         socket: &Socket,
         peer: Peer,
-    ) -> Result<Arrival, Reason> {
+    ) -> Result<Box<dyn Admitted>, Reason> {
         let header = &self.memory.header;
         if peer.trusted().is_none() || hello.socket == 0 {
             return Err(Reason::NotForGuests);
@@ -100,9 +118,9 @@ impl Member {
             roster.vacant_row()
         });
         let entrance = vacant.ok_or(Reason::Full { max })?;
-        let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
-        let ring = self.memory.ring_segment.reopen_read_only().map_err(resources)?;
-        let life = process::own_life().map_err(resources)?;
+        let ring =
+            self.memory.ring_segment.reopen_read_only().map_err(|error| resources(&error))?;
+        let life = process::own_life().map_err(|error| resources(&error))?;
         let welcome = Welcome {
             row: entrance.row,
             start: 0,
@@ -114,12 +132,12 @@ impl Member {
             generation: entrance.generation,
         };
         let descriptors = [ring.as_fd(), life.as_fd(), self.memory.table_segment.as_fd()];
-        socket.send(&Frame::Welcome(welcome), &descriptors).map_err(resources)?;
+        socket.send(&Frame::Welcome(welcome), &descriptors).map_err(|error| resources(&error))?;
         // From here on the receiver knows its row, and vacates the row if this host dies before the next frame.
         let start = roster.admit(entrance, hello.socket, peer.pid);
         if let Err(error) = socket.send(&Frame::Start { start }, &[]) {
             roster.vacate(Party::Receiver, entrance, &self.linux);
-            return Err(resources(error));
+            return Err(resources(&error));
         }
         drop(state);
         self.shared.nudge(&self.linux);
@@ -127,18 +145,23 @@ impl Member {
         Ok(self.arrival(Party::Receiver, entrance))
     }
 
-    fn arrival(&self, party: Party, who: Entrance) -> Arrival {
-        Arrival { roster: self.link.roster.clone(), kernel: self.kernel.clone(), party, who }
+    fn arrival(&self, party: Party, who: Entrance) -> Box<dyn Admitted> {
+        Box::new(Arrival {
+            roster: self.link.roster.clone(),
+            kernel: self.kernel.clone(),
+            party,
+            who,
+        })
     }
 
     /// As host: admits a sender, or returns the reason for its refusal.
-    pub(crate) fn admit_sender(
+    fn admit_sender(
         &self,
         type_key: TypeKey,
         process: u128,
         socket: &Arc<Socket>,
         peer: Peer,
-    ) -> Result<Arrival, Reason> {
+    ) -> Result<Box<dyn Admitted>, Reason> {
         let header = &self.memory.header;
         if peer.trusted().is_none() || process == 0 {
             return Err(Reason::NotForGuests);
@@ -160,20 +183,31 @@ impl Member {
         let Entrance { row, generation } = entrance;
         let entered = Frame::Entered { row, generation, incarnation: header.incarnation };
         let descriptors = [self.memory.ring_segment.as_fd(), self.memory.table_segment.as_fd()];
-        let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
-        socket.send(&entered, &descriptors).map_err(resources)?;
+        socket.send(&entered, &descriptors).map_err(|error| resources(&error))?;
         // From here on the sender knows its row, and vacates the row if this host dies before the next frame.
         roster.let_send(entrance, process, peer.pid, &self.kernel);
         if let Err(error) = socket.send(&Frame::Start { start: 0 }, &[]) {
             roster.vacate(Party::Sender, entrance, &self.kernel);
-            return Err(resources(error));
+            return Err(resources(&error));
         }
         state.add_follower(socket);
         Ok(self.arrival(Party::Sender, entrance))
     }
 
+    /// Gives an observer the channel's segments.
+    fn show(&self, at: &dyn Visitor) -> bool {
+        if at.is_foreign() {
+            return at.refuse(Reason::NotForGuests);
+        }
+        at.answered(self.segments().and_then(|(ring, table)| {
+            let descriptors = [ring.as_fd(), table.as_fd()];
+            let joining = self.joining();
+            at.socket().send(&Frame::Observed { count: 0, joining }, &descriptors)
+        }))
+    }
+
     /// As host: registers a sender that wants to learn when this host goes.
-    pub(crate) fn add_follower(&self, socket: &Arc<Socket>) -> Result<(), Reason> {
+    fn add_follower(&self, socket: &Arc<Socket>) -> Result<(), Reason> {
         let mut state = lock(&self.state);
         if state.is_closed || state.claim.is_none() {
             return Err(Reason::NotFound);

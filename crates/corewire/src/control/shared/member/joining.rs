@@ -20,9 +20,11 @@ use corewire_ring::shared::{Entrance, Party, SenderParts};
 use zerocopy::IntoBytes;
 
 use super::{LOOK_AGAIN_AFTER, Member, Plan, State};
-use crate::control::attach::{answer, ask, confirm, protocol, refusal};
-use crate::control::domain::{DomainInner, EAGAIN, next_descriptor};
+use crate::control::asking::{answer, ask, confirm, protocol, refusal};
+use crate::control::domain::DomainInner;
+use crate::control::frames::{EAGAIN, next_descriptor};
 use crate::control::memory::staging;
+use crate::control::reachable::Kind;
 use crate::control::shared::{SharedLink, SharedMemory};
 use crate::error::{CreateError, JoinError};
 use crate::guard::lock;
@@ -92,7 +94,7 @@ fn create(
     let patience_ns = u64::try_from(plan.invitation_patience.as_nanos()).unwrap_or(u64::MAX);
     let until_ns = Linux::get().now_ns().saturating_add(patience_ns);
     member.link.roster.hold(member.entrance.row, until_ns);
-    domain.add_member(&member);
+    domain.add(Kind::Shared, &member.name, &member);
     if let Err(error) = member.publish() {
         // Tells the receivers that have joined by now that the channel is closed.
         member.close();

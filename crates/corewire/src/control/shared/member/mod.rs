@@ -22,11 +22,11 @@ use corewire_os::socket::Socket;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party};
 
-pub(crate) use self::hosting::Arrival;
 pub(crate) use self::joining::open;
 use super::{SharedLink, SharedMemory};
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Hub, Token};
+use crate::control::reachable::Kind;
 use crate::guard::lock;
 use crate::halves::MemberHalf;
 use crate::host::Hosted;
@@ -140,7 +140,7 @@ impl Member {
                 state.claim = Some(claim);
                 // Under the lock, because a concurrent `close` removes the member again.
                 if let Some(this) = self.this.upgrade() {
-                    self.domain.add_member(&this);
+                    self.domain.add(Kind::Shared, &self.name, &this);
                 }
                 return;
             }
@@ -191,7 +191,7 @@ impl MemberHalf for Member {
     fn close(&self) {
         let mut state = lock(&self.state);
         state.is_closed = true;
-        self.domain.remove_member(&self.name, &self.this);
+        self.domain.remove(Kind::Shared, &self.name, self);
         if let Some(claim) = state.claim.take() {
             claim.release(&self.domain.directory);
         }

@@ -10,6 +10,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_transfer::Remote;
 
 use super::PairRings;
+use super::grants::CELLS_PER_LOOK;
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, notice};
 
@@ -47,58 +48,6 @@ impl Returned {
         std::mem::take(&mut *lent)
     }
 }
-
-/// What a peer grants.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Grant {
-    /// It has granted something.
-    pub(super) is_there: bool,
-    /// A message that does not fit is not sent in another way.
-    pub(super) refuses: bool,
-    /// The length of the last message that did not fit.
-    pub(super) shortage: Option<u64>,
-    /// Its endpoint was closed: it takes no more messages.
-    pub(super) has_left: bool,
-}
-
-/// What all peers grant.
-#[derive(Debug)]
-pub(super) struct PeerGrants {
-    rows: Vec<Grant>,
-    /// Longer messages go in place only in loans.
-    pub(super) in_place_up_to: u64,
-}
-
-impl PeerGrants {
-    pub(super) const fn new(in_place_up_to: u64) -> Self {
-        Self { rows: Vec::new(), in_place_up_to }
-    }
-
-    pub(super) fn of(&self, row: u32) -> Grant {
-        self.rows.get(row as usize).copied().unwrap_or_default()
-    }
-
-    pub(super) fn get_mut(&mut self, row: u32) -> Option<&mut Grant> {
-        self.rows.get_mut(row as usize)
-    }
-
-    pub(super) fn set(&mut self, row: u32, grant: Grant) {
-        let index = row as usize;
-        if self.rows.len() <= index {
-            self.rows.resize(index + 1, Grant::default());
-        }
-        self.rows[index] = grant;
-    }
-
-    /// Whether a message is written into the heap, if there is room.
-    pub(super) fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        let is_granted = self.rows.get(row as usize).is_some_and(|grant| grant.is_there);
-        is_granted && bytes <= self.in_place_up_to && envelope.space.is_matched()
-    }
-}
-
-/// After so many messages in cells, the next call looks for a grant.
-pub(super) const CELLS_PER_LOOK: u32 = 64;
 
 impl PairRings {
     pub(super) fn send_in_block(

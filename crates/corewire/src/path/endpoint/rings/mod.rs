@@ -4,9 +4,11 @@
 //! |---|---|
 //! | this one | the transport, and the peers that the control thread links |
 //! | [`sending`] | the ways of a message into slots and cells |
+//! | [`grants`] | what peers grant of room for messages that stay in the heap |
 //! | [`blocks`] | messages that stay in the heap while their receivers read them |
 
 mod blocks;
+mod grants;
 mod sending;
 
 use std::fmt;
@@ -26,8 +28,7 @@ use corewire_transfer::thresholds::{
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 pub(super) use self::blocks::Returned;
-use self::blocks::{Grant, PeerGrants};
-use self::sending::has_room;
+use self::grants::{Grant, PeerGrants, has_room};
 use super::pipe::Pipe;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;

@@ -1,6 +1,6 @@
 //! The ways of a message into slots and cells, and the memory that they need.
 
-use corewire_endpoint::transport::{Room, SendError};
+use corewire_endpoint::transport::SendError;
 use corewire_endpoint::{Envelope, Fragment, Source};
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
@@ -8,8 +8,7 @@ use corewire_os::OsError;
 use corewire_ring::pair::Lending;
 
 use super::PairRings;
-use super::blocks::{CELLS_PER_LOOK, PeerGrants};
-use crate::host::PairRing as Pairs;
+use super::grants::{CELLS_PER_LOOK, is_short};
 
 impl PairRings {
     /// Sends as much of a message as there is room for, in the way that suits it. True if all of it has been sent.
@@ -193,40 +192,6 @@ impl PairRings {
 /// The envelope of a message that takes one slot, whatever it carries.
 const NO_BYTES: Envelope = Envelope::tagged(0);
 
-/// Whether a message travels in slots.
-fn is_short(envelope: &Envelope, bytes: u64) -> bool {
-    bytes <= envelope.inline_bytes_max() as u64
-}
-
 fn failed(error: &OsError) -> SendError {
     SendError::System(error.to_string())
-}
-
-/// True if there is room now for a waiting send. `grants` are those of the peers.
-pub(super) fn has_room(pairs: &mut Pairs, grants: &PeerGrants, room: Room) -> bool {
-    let Room { row, envelope, bytes, is_in_place, is_begun } = room;
-    if is_in_place && bytes == 0 {
-        return pairs.spent(row) <= pairs.granted(row);
-    }
-    if is_in_place {
-        // A loan that is impossible has memory of its own.
-        return !matches!(pairs.lending(row, bytes), Lending::Spent);
-    }
-    let goes_in_place = !is_short(&envelope, bytes) && grants.goes_in_place(row, &envelope, bytes);
-    if goes_in_place && !is_begun && pairs.has_ring(row) {
-        match pairs.lending(row, bytes) {
-            // In one slot, which cells would need, too.
-            Lending::Done(()) => return pairs.has_room(row, &envelope, 0).unwrap_or(true),
-            Lending::Spent if grants.of(row).refuses => return false,
-            _ => {}
-        }
-    }
-    if pairs.has_ring(row) {
-        // Impossible values count as room: the send then reports them.
-        return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
-    }
-    pairs.make_room(row).is_err() || {
-        pairs.take_ring_back(row);
-        pairs.next_ring().is_some()
-    }
 }
