@@ -22,7 +22,7 @@ struct Station {
 }
 
 impl Station {
-    /// A new temperature, which those learn for whom it is another one.
+    /// A new temperature, which clients learn whose last one was different.
     fn measure(&mut self, temperature: i32) {
         self.temperature = temperature;
         let Some(outbox) = &self.outbox else { return };

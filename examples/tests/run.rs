@@ -226,6 +226,7 @@ fn typed_refuses_another_type() {
     assert_eq!(printed, expected);
 }
 
+// Keeps P20.
 #[test]
 fn readiness_ends_with_the_stream() {
     let printed = Directory::new("readiness").run(env!("CARGO_BIN_EXE_readiness"));

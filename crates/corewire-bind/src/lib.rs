@@ -50,7 +50,7 @@
 //! In a ring the status is the message's immediate value; the status `CAPABILITIES` says that the capabilities have been
 //! sent on the socket before. On a socket `lane/packet.rs` says where everything is.
 //!
-//! # Who waits for whom
+//! # Who waits
 //!
 //! A client that waits reads everything that the service has sent, in order, and puts aside what belongs to others of
 //! its callers: no reply can be stuck behind an event that nobody asks for. Events are kept up to a bound, beyond which

@@ -61,7 +61,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     match (&args.file, args.port) {
-        // Whoever reads the file finds the old text or the new, and nothing between.
+        // A reader of the file finds the old text or the new, and nothing between.
         (Some(path), _) => file::write(path, text(&domain)?.as_bytes()).map_err(|error| {
             let shown = units::printable(&path.to_string_lossy());
             Failure::other(format!("cannot write {shown}: {error}"))
@@ -88,7 +88,7 @@ fn serve(domain: &Domain, port: u16) -> Result<(), Failure> {
             }
             _ => Response::from_string("corewire: only GET\n").with_status_code(405),
         };
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = request.respond(answer);
     }
     Ok(())

@@ -110,6 +110,7 @@ pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
 mod tests {
     use super::*;
 
+    // Keeps P96.
     #[test]
     fn one_peer_leaves_every_other_its_share() {
         let mut budget = Budget::new(1 << 20, 256);

@@ -44,7 +44,7 @@ pub struct Engine<T: Transport> {
     /// Rows of peers that are leaving, and messages that are copied.
     chores: usize,
     pub(crate) rows: Vec<Row>,
-    /// Rows of peers that have gone, from whom something may be left.
+    /// Rows of peers that have gone. Messages from them may be left.
     pub(crate) leaving: Vec<u32>,
     /// Rows with sends that wait for room.
     pub(crate) senders: Vec<u32>,

@@ -310,6 +310,7 @@ mod tests {
         }
     }
 
+    // Keeps P131.
     #[test]
     fn no_more_is_promised_than_there_is_and_whoever_asks_is_answered_in_the_end() {
         let mut dice = 11u64;

@@ -76,7 +76,7 @@ pub struct Count {
 pub struct Completion {
     /// The number that the caller gave it.
     pub context: u64,
-    /// Of a receive: whose message it was, its tag and length. Of a send: to whom it went, and the same.
+    /// Of a receive: whose message it was, its tag and length. Of a send: its receiver, and the same.
     /// Or why it failed.
     pub result: Result<Status, MessageError>,
     /// The memory that was lent. After a receive that succeeded its first bytes are the message.

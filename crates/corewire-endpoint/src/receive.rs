@@ -111,7 +111,7 @@ impl<T: Transport> Engine<T> {
         if self.transport.has_notice() {
             self.handle_notices()?;
         }
-        // Whoever only ever receives what is there sends what waits, too.
+        // A program that only receives what is there sends what waits, too.
         if !self.senders.is_empty() {
             self.send_pending();
         }

@@ -49,7 +49,7 @@ impl Peer {
 /// What is known of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Who sent it; of a send, to whom it went.
+    /// Its sender; of a send, its receiver.
     pub source: Peer,
     /// Its tag; 0 if it has none.
     pub tag: u64,

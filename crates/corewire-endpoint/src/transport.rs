@@ -306,7 +306,7 @@ pub enum Change {
         /// Which endpoint of that name it is.
         incarnation: u128,
     },
-    /// A request of a peer will never be replied to: whoever was to reply has dropped it.
+    /// A request of a peer will never be replied to: the process that was to reply has dropped it.
     Dropped {
         /// Who sent the request.
         peer: Peer,

@@ -169,7 +169,7 @@ pub enum Broken {
     KnowsTheEndOfTheAcceptor,
     /// Only the present acceptor knows what one has missed that was not there when it began.
     AsksThePresentAcceptor,
-    /// Whoever has waited for long may propose, whose task it may be.
+    /// A member that has waited for long may propose, whichever member has that task.
     ProposesLate,
     /// A new acceptor has promised, so it is not stopped.
     AcceptorHasPromised,
@@ -179,7 +179,7 @@ pub enum Broken {
     KeepsALivingAcceptor,
     /// Leader and acceptor are two members, if there are two.
     KeepsRolesApart,
-    /// Whoever knows a later view says so when it is asked.
+    /// A member that knows a later view says so when it is asked.
     TellsTheLaterView,
     /// Who has a new link says again what may be lost with the old one.
     SaysAgain,

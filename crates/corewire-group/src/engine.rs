@@ -805,7 +805,7 @@ impl Engine {
     fn take(&mut self, from: Peer, frame: Frame) {
         let Some(&Other { member, has_greeted }) = self.peers.get(&from) else { return };
         match (frame, member.filter(|_| has_greeted)) {
-            // Whoever would be a member ends; the members go on.
+            // A process that is joining ends; the members go on.
             (Frame::Hello(file), None) if file != self.file && !self.is_member() => {
                 self.failed = Some(GroupError::OtherFile {
                     name: self.name.clone(),

@@ -147,8 +147,8 @@ impl GroupBuilder {
     }
 
     /// Keeps the log in this file, too, so that it outlives all members, and the machine. All members give the same file:
-    /// the one that accepts writes it, and an entry is on the disk before anybody is told that it is decided. Whoever
-    /// founds the group anew begins with what is in the file; if there is none, makes it, for this user only.
+    /// the one that accepts writes it, and an entry is on the disk before anybody is told that it is decided. The
+    /// process that founds the group anew begins with what is in the file; if there is none, makes it, for this user only.
     ///
     /// An entry costs a write and an `fdatasync`; entries that come meanwhile share the next one. The file grows with the
     /// log: [`Group::truncate`] at the member that accepts shortens it.
@@ -158,7 +158,7 @@ impl GroupBuilder {
     }
 
     /// Calls `report` with a sentence when something happens that does not end the group, and that its users should know:
-    /// joining waits for longer than a second, and for whom; a part of the file is cut off, how much, and where it is
+    /// joining waits for longer than a second, and for which member; a part of the file is cut off, how much, and where it is
     /// kept; a file does not become shorter. Any thread may call it. By default nobody is told.
     ///
     /// ```

@@ -70,7 +70,7 @@
 //!   receivers does this; pairs of queues do not.
 //! - A death is certain. The kernel reports it, never a time-out, and behind everything that the process had said.
 //! - A process that has ended does not return as the same [`Member`].
-//! - Whoever would be a member has everything that was decided before it is one.
+//! - A process that joins has everything that was decided before it is a member.
 //!
 //! # Changes
 //!

@@ -544,7 +544,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         leading.placed = self.kept.last().clone();
         let (view, members) = (self.view.clone(), self.view.members.clone());
         for member in members {
-            // Whoever has asked in vain asks again.
+            // A member that has asked in vain asks again.
             self.say(member, Message::Decided(view.clone()), out);
         }
         self.ask_again(out);
@@ -811,7 +811,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if self.is_calm() || self.proposal.is_some() || !self.may_propose() {
             return;
         }
-        // Who has met a higher ballot leaves it to the other one, except for the one whose task it is.
+        // A member that has met a higher ballot leaves it to the other one, unless it is its own task.
         let wants = self.wants_to_lead && self.yields_to.is_none();
         if (self.coordinator() == Some(self.me) || wants) && self.is_due() {
             self.propose(out);

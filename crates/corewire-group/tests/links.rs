@@ -32,6 +32,7 @@ fn socket(number: i32) -> Option<UnixStream> {
     socket.peer_addr().is_ok().then_some(socket)
 }
 
+// Keeps P222.
 #[test]
 fn a_group_goes_on_when_links_between_its_members_end() {
     const ROUNDS: u64 = 10;

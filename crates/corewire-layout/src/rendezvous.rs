@@ -14,7 +14,7 @@
 //!   | cookie  | address | bytes   | ...
 //! ```
 //!
-//! `cookie` is the address of the sender's incarnation in its own memory: whoever reads there what the header of its
+//! `cookie` is the address of the sender's incarnation in its own memory: a process that reads there what the header of its
 //! segment says has reached the right process. The stretches are one message, one after the other.
 //!
 //! A *notice* travels in a slot of kind `Notice`, with the offer's number in place of the tag:

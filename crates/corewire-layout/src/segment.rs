@@ -530,6 +530,7 @@ mod tests {
         assert_eq!(ReceiverHeader::parse(&receiver.to_raw(), 4096), Ok(receiver));
     }
 
+    // Keeps P33.
     #[test]
     fn another_version_is_refused_by_number() {
         let mut raw = header().to_raw();
@@ -553,6 +554,7 @@ mod tests {
         assert_eq!(SenderHeader::parse(&raw, length), Err(HeaderError::TypeName));
     }
 
+    // Keeps P34.
     #[test]
     fn a_segment_of_another_length_is_refused() {
         let expected = header().geometry.segment_bytes();
@@ -563,6 +565,7 @@ mod tests {
     }
 
     proptest! {
+        // Keeps P35.
         #[test]
         fn any_header_is_refused_or_has_the_length_that_was_found(
             flips in proptest::collection::vec((0usize..256, any::<u8>()), 0..6),

@@ -87,7 +87,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file: `fill` gets it empty. Whoever reads it meanwhile finds the old content or the new one, and after a failure
+/// Writes a file: `fill` gets it empty. A process that reads it meanwhile finds the old content or the new one, and after a failure
 /// the old one is there. It keeps its owner and its mode; one that is made has those of new files of this user.
 ///
 /// A link stays, and what it leads to is written. A device or a pipe is written into, and is not replaced. A file with several

@@ -57,7 +57,7 @@ impl SharedLock {
             if !user.is_root() && user.as_raw() != file.stat()?.st_uid {
                 return Err(Errno::PERM.into());
             }
-            // Whoever is alone says with whom the lock is shared.
+            // A process that is alone says which processes share the lock.
             let is_alone = lock(&file.0, libc::F_WRLCK)?;
             if is_alone {
                 file.write_all_at(words, 0)?;
@@ -264,6 +264,7 @@ impl LockedFile {
 mod tests {
     use super::*;
 
+    // Keeps P220.
     #[test]
     fn one_open_has_the_lock_whatever_else_reads_the_file() {
         let name = format!("corewire-os-locked-{}", std::process::id());
@@ -302,6 +303,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
+    // Keeps P220.
     #[test]
     fn a_shared_lock_is_shared_by_those_who_say_the_same() {
         let name = format!("corewire-os-shared-lock-{}", std::process::id());

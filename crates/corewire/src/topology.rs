@@ -140,6 +140,7 @@ impl Topology {
 mod tests {
     use super::*;
 
+    // Keeps P56.
     #[test]
     fn one_domain_is_on_one_level_and_two_full_ones_are_on_two() {
         let machine = Topology { domain_cores: 33, ..Topology::default() };

@@ -45,6 +45,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
+// Keeps P22.
 #[test]
 fn steady_state_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,6 +128,7 @@ fn an_endpoint_allocates_nothing_in_its_first_wait() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
+// Keeps P87.
 #[test]
 fn a_domain_that_is_opened_and_dropped_leaves_no_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

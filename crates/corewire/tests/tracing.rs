@@ -64,6 +64,7 @@ impl Listener {
     }
 }
 
+// Keeps P61.
 #[test]
 fn joins_leaves_evictions_and_refusals_are_told() {
     let listener = Listener::default();

@@ -41,6 +41,7 @@ fn say(who: &str, words: u64, began: Instant, tally: &dyn std::fmt::Debug) {
     println!("{who}: {millions} M words, {:.2} M/s, {tally:?}", millions / seconds);
 }
 
+// Keeps P35.
 #[test]
 fn a_receiver_bears_any_word_of_its_senders() {
     let mut random = Random::from_environment();
@@ -62,6 +63,7 @@ fn a_receiver_bears_any_word_of_its_senders() {
     }
 }
 
+// Keeps P35.
 #[test]
 fn a_sender_bears_any_word_of_a_receivers_and_the_others_get_everything() {
     let mut random = Random::from_environment();
@@ -82,6 +84,7 @@ fn a_sender_bears_any_word_of_a_receivers_and_the_others_get_everything() {
     }
 }
 
+// Keeps P71, P117.
 #[test]
 fn an_endpoint_bears_any_word_of_a_peers_and_the_others_get_everything() {
     let mut random = Random::from_environment();
@@ -123,6 +126,7 @@ fn race(
     writer.join().unwrap()
 }
 
+// Keeps P35.
 #[test]
 fn a_receiver_bears_words_that_change_while_it_looks() {
     let mut random = Random::from_environment();
@@ -147,6 +151,7 @@ fn a_receiver_bears_words_that_change_while_it_looks() {
     }
 }
 
+// Keeps P35.
 #[test]
 fn a_sender_bears_words_that_change_while_it_looks() {
     let mut random = Random::from_environment();

@@ -491,7 +491,7 @@ fn send_what_takes_long_to_close(domain: &Domain) -> Outcome {
 }
 
 /// Sends bytes and a descriptor, which is closed here before the monitor closes it, if this thread's successor is fast
-/// enough: whoever comes last waits.
+/// enough: the last process waits.
 fn give_away(socket: impl AsFd, bytes: Vec<u8>, descriptor: OwnedFd) -> io::Result<()> {
     let (socket, has_sent) = (socket.as_fd().try_clone_to_owned()?, Arc::<AtomicBool>::default());
     let is_sent = Arc::clone(&has_sent);

@@ -240,7 +240,7 @@ fn copier(directory: &Path) -> Outcome {
             true => fate == Err(ReceiveError::Evicted),
         };
         if !is_as_promised {
-            return Err("one who was lapped was not told so".into());
+            return Err("a receiver that was lapped was not told so".into());
         }
     }
     Ok(())

@@ -36,6 +36,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
+// Keeps P189.
 #[test]
 fn calls_of_fixed_size_allocate_nothing_of_their_own() {
     const ROUNDS: u64 = 2000;

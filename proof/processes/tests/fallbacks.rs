@@ -38,22 +38,26 @@ fn nobody_is_refused() {
     sleeps_are_woken("nobody-refused-hint", &["receivers=9"], &[]);
 }
 
+// Keeps P17.
 #[test]
 fn the_sender_is_refused() {
     sleeps_are_woken("sender-refused", &["no-membarrier"], &[]);
 }
 
+// Keeps P17.
 #[test]
 fn the_receiver_is_refused() {
     sleeps_are_woken("receiver-refused", &[], &["no-membarrier"]);
     sleeps_are_woken("receiver-refused-hint", &["receivers=9"], &["no-membarrier"]);
 }
 
+// Keeps P17.
 #[test]
 fn both_are_refused() {
     sleeps_are_woken("both-refused", &["no-membarrier"], &["no-membarrier"]);
 }
 
+// Keeps P15, P142.
 #[test]
 fn a_forked_child_has_no_handles_and_can_start_anew() {
     let directory = Directory::new("fork");
@@ -91,6 +95,7 @@ fn nothing_outlives_exec(test: &str, options: &[&str]) {
     assert!(role.is_success());
 }
 
+// Keeps P218.
 #[test]
 fn a_program_that_is_executed_has_nothing_of_its_predecessors() {
     nothing_outlives_exec("exec", &[]);
@@ -200,6 +205,7 @@ fn without_process_descriptors_a_sender_that_can_take_nobody_in_is_not_taken_for
     a_crowded_sender_is_alive("crowded-no-life", &["no-peer-life"]);
 }
 
+// Keeps P218.
 #[test]
 fn a_receiver_that_cannot_be_read_from_is_told_and_keeps_its_place() {
     let directory = Directory::new("deaf-sender");
@@ -219,6 +225,7 @@ fn a_receiver_that_cannot_be_read_from_is_told_and_keeps_its_place() {
     assert!(sender.is_success());
 }
 
+// Keeps P218.
 #[test]
 fn a_sender_that_cannot_be_read_from_is_not_taken_for_dead() {
     let directory = Directory::new("deaf-receiver");
@@ -234,6 +241,7 @@ fn a_sender_that_cannot_be_read_from_is_not_taken_for_dead() {
     assert!(receiver.is_success());
 }
 
+// Keeps P93.
 #[test]
 fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
     let directory = Directory::new("limited");

@@ -99,7 +99,7 @@ fn run(
     wrong.extend(peer.failures());
     let is_told = run.lines.iter().any(|line| line.starts_with("error: "));
     if peer.has_missed() && !is_told && !fault.is_some_and(has_full_queue) {
-        wrong.push("one who waited has missed the first message".to_owned());
+        wrong.push("a receiver that waited has missed the first message".to_owned());
     }
     drop(peer);
     // The next process removes every file that is still there.
@@ -183,6 +183,7 @@ struct Tally {
     wrong: Vec<String>,
 }
 
+// Keeps P14, P43.
 #[test]
 fn every_system_call_fails_once_at_each_site() {
     let is_full = std::env::var("COREWIRE_FAULTS").is_ok_and(|value| value == "full");

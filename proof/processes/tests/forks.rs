@@ -12,6 +12,7 @@ fn forks() -> String {
     format!("count={count}")
 }
 
+// Keeps P82.
 #[test]
 fn a_child_forked_at_any_moment_has_nothing_and_can_begin_anew() {
     let directory = Directory::new("forks");
@@ -21,6 +22,7 @@ fn a_child_forked_at_any_moment_has_nothing_and_can_begin_anew() {
     assert!(role.is_success());
 }
 
+// Keeps P83.
 #[test]
 fn a_name_is_free_when_its_owner_is_killed_whatever_it_has_forked() {
     let directory = Directory::new("forks-names");
@@ -37,6 +39,7 @@ fn a_name_is_free_when_its_owner_is_killed_whatever_it_has_forked() {
     }
 }
 
+// Keeps P84.
 /// Without priority inheritance the real-time thread would burn its core until the kernel throttles it,
 /// after most of a second.
 #[test]
@@ -53,6 +56,7 @@ fn a_real_time_thread_is_not_held_up_by_one_of_lower_priority() {
     assert!(longest_ns < 100_000_000, "one operation used {longest_ns} ns of processor time");
 }
 
+// Keeps P84.
 /// A thread that waits in the kernel for a holder that may not wake it would wait for ever.
 #[test]
 fn a_thread_that_may_not_hand_the_lock_over_holds_nobody_up() {
@@ -62,6 +66,7 @@ fn a_thread_that_may_not_hand_the_lock_over_holds_nobody_up() {
     assert!(role.is_success());
 }
 
+// Keeps P84.
 /// The filter may come while one thread holds the lock and others wait for it in the kernel.
 #[test]
 fn a_filter_that_comes_later_holds_nobody_up() {

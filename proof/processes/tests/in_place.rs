@@ -1,4 +1,4 @@
-//! Messages between processes that are read where they were written: whoever dies, they stay as they are, and the memory
+//! Messages between processes that are read where they were written: whichever process dies, they stay as they are, and the memory
 //! comes back. A process of its own: it measures the memory that its process has mapped.
 //!
 //! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60), `COREWIRE_BURST_BYTES` the bytes that each of four
@@ -140,6 +140,7 @@ fn resident(processes: &[u32]) -> u64 {
     processes.iter().map(of_one).sum()
 }
 
+// Keeps P136.
 #[test]
 fn bursts_of_four_senders_take_little_memory() {
     const GRANTS: u64 = 1 << 20;

@@ -88,6 +88,7 @@ fn a_guest_on_the_list_finds_channels_and_creates_none() {
     assert!(directory.files().iter().all(is_left), "{:?}", directory.files());
 }
 
+// Keeps P36.
 #[test]
 fn who_is_not_on_the_list_is_refused_with_both_numbers() {
     if !is_root() {
@@ -110,6 +111,7 @@ fn who_is_not_on_the_list_is_refused_with_both_numbers() {
     assert_eq!(directory.files().iter().filter(|file| file.starts_with("p.")).count(), 1);
 }
 
+// Keeps P36.
 #[test]
 fn a_group_lets_in_by_primary_and_supplementary_group() {
     if !is_root() {
@@ -232,6 +234,7 @@ fn a_directory_of_another_user_is_refused() {
     assert!(error.to_string().contains("mode 0777: only its owner may write it"), "{error}");
 }
 
+// Keeps P36.
 #[test]
 fn a_domain_that_is_not_open_stays_closed() {
     if !is_root() {
@@ -270,6 +273,7 @@ fn a_guest_cannot_hold_a_name_by_locking_it() {
     expect_let_in(look(&directory, GUEST, &[]), GUEST);
 }
 
+// Keeps P14.
 #[test]
 fn the_dead_owners_files_are_swept_by_the_next_of_its_user() {
     if !is_root() {
@@ -319,6 +323,7 @@ fn a_guest_copies_messages_out() {
     assert!(sender.is_success() && guest.is_success());
 }
 
+// Keeps P36.
 #[test]
 fn a_guest_cannot_write_the_senders_memory_by_any_means() {
     if !is_root() {
@@ -375,6 +380,7 @@ fn a_stopped_guest_does_not_hold_up_a_channel_that_overwrites() {
     assert!(sender.is_success() && own.is_success());
 }
 
+// Keeps P36.
 #[test]
 fn a_stopped_guest_does_not_hold_up_a_channel_that_evicts() {
     if !is_root() {
@@ -490,6 +496,7 @@ fn rate_beside(test: &str, users: &[u32], role: &str, options: &[&str]) -> f64 {
     rate
 }
 
+// Keeps P88.
 #[test]
 fn guests_at_their_worst_leave_a_sender_that_evicts_half_of_its_throughput() {
     if !is_root() {
@@ -508,6 +515,7 @@ fn guests_at_their_worst_leave_a_sender_that_evicts_half_of_its_throughput() {
     }
 }
 
+// Keeps P89.
 #[test]
 fn guests_of_one_user_get_a_quarter_of_the_rows_and_nothing_old() {
     if !is_root() {
@@ -531,6 +539,7 @@ fn guests_of_one_user_get_a_quarter_of_the_rows_and_nothing_old() {
     sender.hang_up();
 }
 
+// Keeps P89.
 #[test]
 fn guests_of_all_users_together_get_three_quarters_of_the_rows() {
     if !is_root() {

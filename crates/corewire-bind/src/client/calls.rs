@@ -307,7 +307,7 @@ impl Calls {
         self.open.get(token).is_some()
     }
 
-    /// Has a task woken when the reply comes.
+    /// Wakes a task when the reply comes.
     pub(super) fn wake(&mut self, token: u32, waker: &Waker) {
         if let Some(Call { state: State::Asked(place), .. }) = self.open.get_mut(token) {
             *place = Some(waker.clone());

@@ -45,7 +45,7 @@ impl Events {
         self.wake();
     }
 
-    /// Has a task woken when something has come.
+    /// Wakes a task when something has come.
     pub(super) fn wake_later(&mut self, waker: &Waker) {
         add_once(&mut self.wakers, waker);
     }

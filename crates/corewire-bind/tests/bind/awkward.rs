@@ -455,6 +455,7 @@ fn descriptors_for_a_service_that_has_ended_tell_so() {
     }
 }
 
+// Keeps P218.
 #[test]
 fn a_socket_that_a_living_service_closes_is_no_death() {
     let place = Place::new();

@@ -30,6 +30,7 @@ fn echo(binding: &mut Binding, bytes: &[u8]) -> Vec<u8> {
     binding.call(ECHO, bytes, &none(), BYTES_MAX, None).unwrap().to_vec()
 }
 
+// Keeps P180.
 #[test]
 fn calls_of_every_length_return_what_was_sent() {
     each(|_, binding| {
@@ -45,6 +46,7 @@ fn calls_of_every_length_return_what_was_sent() {
     });
 }
 
+// Keeps P183.
 #[test]
 fn the_service_knows_its_clients_by_the_kernels_word() {
     for driver in DRIVERS {
@@ -63,6 +65,7 @@ fn the_service_knows_its_clients_by_the_kernels_word() {
     }
 }
 
+// Keeps P180.
 #[test]
 fn messages_keep_their_order_among_calls() {
     each(|_, binding| {
@@ -75,6 +78,7 @@ fn messages_keep_their_order_among_calls() {
     });
 }
 
+// Keeps P180.
 #[test]
 fn many_calls_are_under_way_and_end_in_any_order() {
     each(|_, binding| {
@@ -125,6 +129,7 @@ fn a_request_that_is_dropped_or_unknown_ends_with_an_error() {
     });
 }
 
+// Keeps P181.
 #[test]
 fn events_that_nobody_takes_hold_up_no_call() {
     each(|driver, binding| {
@@ -155,6 +160,7 @@ fn events_that_nobody_takes_hold_up_no_call() {
     });
 }
 
+// Keeps P181.
 #[test]
 fn events_that_are_taken_are_all_there() {
     each(|driver, binding| {
@@ -173,6 +179,7 @@ fn events_that_are_taken_are_all_there() {
     });
 }
 
+// Keeps P180.
 #[test]
 fn descriptors_travel_with_their_messages() {
     each(|driver, binding| {

@@ -1,4 +1,6 @@
 //! Clients that do what no client does. The service must serve the others, and end the links of these.
+//!
+//! Every test here keeps P182.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -408,6 +410,7 @@ fn a_guest_that_asks_more_than_it_reads_is_cut_off() {
     });
 }
 
+// Keeps P219.
 #[test]
 fn a_message_that_is_longer_than_any_of_the_interface_ends_the_binding() {
     with_others(|domain| {

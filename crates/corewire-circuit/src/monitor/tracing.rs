@@ -44,7 +44,7 @@ impl Monitor {
             let memory = trace::start(&format!("monitor {}", self.id()));
             self.tracing.is_recording = memory.is_ok();
             let closer = self.out.closers.of(Whose::User(corewire_os::process::effective_uid()));
-            // Whoever records again does so in the same memory.
+            // A process that records again does so in the same memory.
             self.tracing.own = Handed::all(memory.into_iter().collect(), &closer).pop();
         } else if std::mem::take(&mut self.tracing.is_recording) {
             trace::stop();

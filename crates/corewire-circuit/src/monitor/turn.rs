@@ -66,7 +66,7 @@ impl Monitor {
                         }
                         idle_since = None;
                     } else if must_yield {
-                        // Whoever got the last frame needs this core to read it.
+                        // The receiver of the last frame needs this core to read it.
                         std::thread::yield_now();
                     } else {
                         std::hint::spin_loop();

@@ -174,7 +174,7 @@ pub(crate) struct Ending {
     pub(crate) reason: String,
 }
 
-/// Who talks to whom.
+/// The service and the client of a circuit.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Parties {
     pub(crate) service: Arc<str>,
@@ -279,6 +279,7 @@ mod tests {
         Circuit { sides: [Side::new(LinkId(0)), Side::new(LinkId(0))], phase: Phase::Open, parties }
     }
 
+    // Keeps P198.
     #[test]
     fn memory_behind_the_last_circuit_is_given_back() {
         let mut circuits = Circuits::default();
@@ -299,6 +300,7 @@ mod tests {
         assert_eq!((circuits.len(), circuits.places.len()), (0, 0));
     }
 
+    // Keeps P198.
     #[test]
     fn an_open_circuit_takes_at_most_320_bytes() {
         // The client's label and the index in a map of its link, whose nodes may be half empty.

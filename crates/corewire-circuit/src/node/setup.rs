@@ -129,7 +129,7 @@ impl Node {
         let bytes = wires.waiting_bytes(next);
         if bytes > self.waiting_bytes_max(next) {
             let reason =
-                format!("{bytes} bytes wait for whoever is next on the way to {}", setup.service);
+                format!("{bytes} bytes wait for the next process on the way to {}", setup.service);
             return Err(Refusal::new(End::Full, reason));
         }
         // Before the lines that are kept for new circuits have been used up.
@@ -171,7 +171,7 @@ impl Node {
         if !self.reserves_nothing() {
             return Intake::new(RESERVE_LINES);
         }
-        // Whoever comes first has all there is.
+        // The first circuit has all there is.
         let taken = self.lent_lines / 14 * 16;
         let window = if taken + 16 <= self.config.lines_max { 16 } else { 0 };
         self.lent_lines += if window == 16 { 14 } else { 0 };
@@ -274,7 +274,7 @@ impl Node {
     pub(crate) fn reset(&mut self, from: LinkId, reset: Reset, wires: &mut impl Wires) {
         let at = match reset.to.is_none() {
             false => self.find(from, reset.to),
-            // It does not know the label yet: it is the one who has asked for the circuit.
+            // It does not know the label yet: it has asked for the circuit.
             true => {
                 let index = self.link(from).and_then(|link| link.setups.get(&reset.from));
                 index.map(|index| At::of(*index as usize, CLIENT))

@@ -215,6 +215,7 @@ mod tests {
         assert_eq!(check(&many), Err(TableError::Vias { found: VIAS_MAX + 1 }));
     }
 
+    // Keeps P196.
     #[test]
     fn every_shape_joins_all_of_its_monitors() {
         for count in 1..20 {

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// A tag that no client's message has. One that has it is dropped.
 const NO_TAG: u64 = u64::MAX;
 
-/// The commands that run: for whom, and how they are told that their caller has gone.
+/// The commands that run: their callers, and how each is told that its caller has gone.
 #[derive(Default)]
 struct Jobs {
     running: HashMap<u64, (Peer, Arc<Bell>)>,

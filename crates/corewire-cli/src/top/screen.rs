@@ -382,6 +382,7 @@ mod tests {
         screen
     }
 
+    // Keeps P58.
     #[test]
     fn everything_fits_a_small_terminal_and_a_large_one() {
         for (width, height) in [(80, 24), (200, 50)] {

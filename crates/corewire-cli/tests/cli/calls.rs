@@ -41,6 +41,7 @@ fn end(server: Running) -> Finished {
     server
 }
 
+// Keeps P105.
 #[test]
 fn each_request_is_the_input_of_a_command_whose_output_is_the_reply() {
     let scratch = Scratch::new("serve");
@@ -66,6 +67,7 @@ fn each_request_is_the_input_of_a_command_whose_output_is_the_reply() {
     end(server);
 }
 
+// Keeps P105.
 #[test]
 fn a_command_that_fails_ends_its_call_with_an_error() {
     let scratch = Scratch::new("serve-fails");
@@ -85,6 +87,7 @@ fn a_command_that_fails_ends_its_call_with_an_error() {
     scratch.run("call none --timeout 0").expect_line(2, "0.001");
 }
 
+// Keeps P105.
 #[test]
 fn a_slow_command_holds_up_no_other_call_and_is_waited_for_at_the_end() {
     let scratch = Scratch::new("serve-slow");
@@ -177,6 +180,7 @@ fn await_reader_gone(writer: &mut File) {
     eventually(|| writer.write_all(b"\n").is_err());
 }
 
+// Keeps P226.
 #[test]
 fn a_command_that_goes_too_far_is_ended_with_all_that_it_has_started() {
     let scratch = Scratch::new("serve-limits");
@@ -204,6 +208,7 @@ fn a_command_that_goes_too_far_is_ended_with_all_that_it_has_started() {
     scratch.run("serve none --largest 1T -- cat").expect_line(2, "unknown unit");
 }
 
+// Keeps P226.
 #[test]
 fn a_command_ends_whose_caller_has_gone() {
     let scratch = Scratch::new("serve-gone");

@@ -59,6 +59,7 @@ pub(crate) fn stay_at(scratch: &Scratch, monitor: usize) -> Killed {
     Killed(Some(Running::start(command.env("COREWIRE_MONITOR", monitor.to_string()))))
 }
 
+// Keeps P197.
 #[test]
 fn a_client_reaches_its_service_over_four_monitors() {
     let scratch = Scratch::new("four-monitors");
@@ -95,6 +96,7 @@ fn a_client_reaches_its_service_over_four_monitors() {
     eventually(|| circuits(&scratch).iter().all(nobody));
 }
 
+// Keeps P197.
 #[test]
 fn the_death_of_a_monitor_ends_its_circuits_and_the_next_goes_around() {
     let scratch = Scratch::new("monitor-dies");
@@ -249,6 +251,7 @@ fn each_command_takes_an_owner_or_says_why_not() {
     eventually(|| scratch.run("ls --json").text().contains("upper"));
 }
 
+// Keeps P203.
 #[test]
 fn other_users_reach_what_the_policy_file_says() {
     if !rustix::process::geteuid().is_root() {
@@ -296,6 +299,7 @@ fn other_users_reach_what_the_policy_file_says() {
     call(65534, "serve mine --owner 0 -- cat").expect_line(2, "A guest can receive, look and call");
 }
 
+// Keeps P223.
 #[test]
 fn links_that_the_table_does_not_need_end() {
     let scratch = Scratch::new("links-end");

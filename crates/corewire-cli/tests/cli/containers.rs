@@ -10,6 +10,7 @@ use crate::scratch::{Running, Scratch, noise};
 /// More than the `/dev/shm` of either container holds.
 const BYTES: usize = 100 << 20;
 
+// Keeps P60.
 #[test]
 fn containers_need_to_share_nothing_but_the_runtime_directory() {
     if !rustix::process::geteuid().is_root() {

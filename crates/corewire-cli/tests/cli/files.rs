@@ -135,6 +135,7 @@ impl Someone {
     }
 }
 
+// Keeps P225.
 #[test]
 fn what_is_read_is_a_regular_file_of_limited_length() {
     // How it is read, and what is said about nonsense.
@@ -190,6 +191,7 @@ fn what_is_read_is_a_regular_file_of_limited_length() {
     }
 }
 
+// Keeps P225.
 #[test]
 fn what_is_written_takes_the_place_of_nothing_but_a_regular_file() {
     let commands = [

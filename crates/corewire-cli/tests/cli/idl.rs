@@ -53,6 +53,7 @@ impl Files {
     }
 }
 
+// Keeps P148.
 #[test]
 fn all_errors_of_all_files_come_in_one_run() {
     let one = "interface one \"\" { message m(foo x); message m(uint31 y); };";
@@ -114,6 +115,7 @@ fn warnings_are_accepted_unless_they_are_denied() {
     assert!(done.errors.ends_with("which --deny-warnings refuses\n"), "{}", done.errors);
 }
 
+// Keeps P37.
 #[test]
 fn wrong_usage_and_unreadable_files_are_one_line_and_code_2() {
     let calm = "interface a \"\" {message m();};";
@@ -157,6 +159,7 @@ fn wrong_usage_and_unreadable_files_are_one_line_and_code_2() {
     assert_eq!(files.run("").status.code(), Some(2));
 }
 
+// Keeps P147.
 #[test]
 fn format_replaces_files_as_a_whole_and_once_is_enough() {
     let (loose, broken) = ("interface a \"\" {message m( int x );}; // end\n", "interface b {");
@@ -198,6 +201,7 @@ fn format_reads_standard_input() {
     assert!(done.output.is_empty() && done.errors.contains("standard input:1:"), "{}", done.errors);
 }
 
+// Keeps P149.
 #[test]
 fn a_json_form_is_a_version_that_files_are_compared_with() {
     let files = Files::new("idl-diff", &[("point.if", POINT), ("canvas.if", CANVAS)]);
@@ -283,6 +287,7 @@ fn makes_code(test: &str, command: &str, ending: &str, word: &str) {
     assert!(help.text().contains(&format!("NAME.{ending}")), "{}", help.text());
 }
 
+// Keeps P161.
 #[test]
 fn rust_is_printed_or_written_if_no_file_has_errors() {
     makes_code("idl-rust", "rust", "rs", "pub struct Client");
@@ -293,6 +298,7 @@ fn rust_is_printed_or_written_if_no_file_has_errors() {
     assert!(done.text().contains("file: std::os::fd::BorrowedFd<'_>"), "{}", done.text());
 }
 
+// Keeps P161.
 #[test]
 fn headers_are_printed_or_written_if_no_file_has_errors() {
     makes_code("idl-c-header", "c-header", "h", "struct canvas_draw_call {");

@@ -130,6 +130,7 @@ fn parsed(text: &str) -> Scrape {
     scrape
 }
 
+// Keeps P59.
 #[test]
 fn metrics_are_what_prometheus_reads() {
     let scratch = Scratch::new("metrics");
@@ -179,6 +180,7 @@ fn metrics_are_what_prometheus_reads() {
     assert!(said.contains("File too large"), "{said}");
 }
 
+// Keeps P59.
 #[test]
 fn metrics_are_served_on_the_loopback_interface() {
     let scratch = Scratch::new("metrics-port");

@@ -59,6 +59,7 @@ fn lines_are_decided_at_the_same_index_for_all() {
     }
 }
 
+// Keeps P207.
 #[test]
 fn a_member_says_when_its_group_has_lost_its_majority() {
     let scratch = Scratch::new("log-lost");

@@ -40,6 +40,7 @@ fn ls_shows_what_is_there() {
     drop(input);
 }
 
+// Keeps P94.
 #[test]
 fn processes_that_are_stopped_are_shown_and_delay_nobody() {
     let scratch = Scratch::new("silent");
@@ -90,6 +91,7 @@ fn processes_that_are_stopped_are_shown_and_delay_nobody() {
     }
 }
 
+// Keeps P94.
 #[test]
 fn more_channels_are_shown_than_the_observer_has_descriptors() {
     let scratch = Scratch::new("many");
@@ -108,6 +110,7 @@ fn more_channels_are_shown_than_the_observer_has_descriptors() {
     assert_eq!(shown, senders.len());
 }
 
+// Keeps P173.
 #[test]
 fn services_are_shown_with_their_process() {
     let scratch = Scratch::new("services");
@@ -140,6 +143,7 @@ fn services_are_shown_with_their_process() {
     assert_eq!(rows.as_array().unwrap().len(), 1);
 }
 
+// Keeps P95.
 #[test]
 fn endpoints_are_shown_with_their_peers_and_what_they_keep() {
     let scratch = Scratch::new("endpoints");

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Bytes of the note of one who waits for a channel.
+/// Bytes of the note of a receiver that waits for a channel.
 const NOTE_BYTES: u64 = 76;
 /// Far more than anything here takes: a test that waits longer fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -32,6 +32,7 @@ fn service(scratch: &Scratch, name: &str) -> Value {
     rows.as_array().unwrap().iter().find(is_it).cloned().unwrap_or_default()
 }
 
+// Keeps P170.
 #[test]
 fn a_method_is_called_with_json_by_any_driver() {
     let scratch = Scratch::new("methods");
@@ -57,6 +58,7 @@ fn a_method_is_called_with_json_by_any_driver() {
     done.expect_line(1, "local: the service is in another process");
 }
 
+// Keeps P171.
 #[test]
 fn messages_are_sent_and_events_are_lines_of_json() {
     let scratch = Scratch::new("events");
@@ -96,6 +98,7 @@ fn messages_are_sent_and_events_are_lines_of_json() {
     last.finish().expect_code(0);
 }
 
+// Keeps P171.
 #[test]
 fn standard_error_says_where_events_are_missing() {
     let scratch = Scratch::new("events-lost");
@@ -130,6 +133,7 @@ fn standard_error_says_where_events_are_missing() {
     assert!((sent - came..=sent - came + bells).contains(&missing), "{missing}, {came}, {bells}");
 }
 
+// Keeps P174.
 #[test]
 fn the_interface_is_printed_as_a_file_and_as_json() {
     let scratch = Scratch::new("interface");
@@ -142,6 +146,7 @@ fn the_interface_is_printed_as_a_file_and_as_json() {
     assert_eq!(scratch.run("call desk --interface --json").text(), desk::interface().to_json());
 }
 
+// Keeps P170.
 #[test]
 fn wrong_methods_and_arguments_are_named() {
     let scratch = Scratch::new("methods-wrong");
@@ -172,6 +177,7 @@ fn wrong_methods_and_arguments_are_named() {
     }
 }
 
+// Keeps P172.
 #[test]
 fn files_travel_with_arguments_and_replies() {
     let scratch = Scratch::new("files");
@@ -224,6 +230,7 @@ fn files_travel_with_arguments_and_replies() {
     done.expect_line(1, "cannot write /no/such/directory/x");
 }
 
+// Keeps P170.
 #[test]
 fn a_call_waits_for_its_service_within_its_time() {
     let scratch = Scratch::new("methods-wait");
@@ -252,6 +259,7 @@ fn a_service_in_a_process_of_its_own() {
     while core.serve_one(None, &mut desk).unwrap() {}
 }
 
+// Keeps P170, P173.
 #[test]
 fn a_call_learns_that_its_service_died() {
     for driver in ["ump", "sock"] {
@@ -283,6 +291,7 @@ fn a_call_learns_that_its_service_died() {
     }
 }
 
+// Keeps P173.
 #[test]
 fn ls_and_metrics_show_who_is_bound() {
     let scratch = Scratch::new("bindings");

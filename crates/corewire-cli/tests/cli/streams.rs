@@ -74,6 +74,7 @@ fn each_line_is_a_message() {
     assert_eq!(counting.text(), "first\n\n");
 }
 
+// Keeps P37.
 #[test]
 fn messages_are_prompt_and_a_killed_sender_is_told_from_the_end() {
     let scratch = Scratch::new("killed");

@@ -74,6 +74,7 @@ fn slices(events: &[Value]) -> Vec<Slice> {
     slices
 }
 
+// Keeps P200.
 #[test]
 fn a_traced_call_shows_the_four_parties_in_order_with_their_arrows() {
     let scratch = Scratch::new("trace");
@@ -140,6 +141,7 @@ fn recorded_in_protobuf(scratch: &Scratch, file: &Path) {
     assert_eq!((way[0], way[6]), ("corewire send", "corewire receive"));
 }
 
+// Keeps P200.
 #[test]
 fn a_trace_needs_a_monitor_and_ends_with_its_command() {
     let scratch = Scratch::new("trace-none");

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::scratch::{Running, Scratch};
 
+// Keeps P37.
 #[test]
 fn wrong_usage_is_one_line_and_code_2() {
     let scratch = Scratch::new("usage");

@@ -118,7 +118,7 @@ impl<T: Transport> Engine<T> {
                 self.push_offered(row, number, notice.offset);
             }
             Verb::Cancelled => self.offer_is_cancelled(row, number, caller),
-            // Whoever waits for it has been woken.
+            // The call that waits for it has been woken.
             Verb::Helped => {}
             Verb::Grant | Verb::Want | Verb::Kept => self.handle_grant(row, number, notice),
         }

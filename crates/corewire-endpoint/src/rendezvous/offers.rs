@@ -174,7 +174,7 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// A message was offered. The one who waits for it is an operation, nobody, or a call, which keeps the memory.
+    /// A message was offered. An operation, nobody, or a call waits for it, which keeps the memory.
     pub(crate) fn add_offered(
         &mut self,
         row: u32,

@@ -54,6 +54,7 @@ fn an_immediate_travels_beside_messages_of_any_length() {
     }
 }
 
+// Keeps P98.
 #[test]
 fn messages_without_tag_are_matched_apart() {
     let network = Network::new(0, 8, 64);
@@ -81,6 +82,7 @@ fn messages_without_tag_are_matched_apart() {
     assert_eq!(completion.memory.into_vec(), b"second");
 }
 
+// Keeps P99.
 #[test]
 fn a_send_lasts_until_what_it_says() {
     for seed in [0, RANDOM] {
@@ -125,6 +127,7 @@ fn a_send_lasts_until_what_it_says() {
     }
 }
 
+// Keeps P99.
 #[test]
 fn nobody_who_never_reads_makes_acknowledgements_pile_up() {
     let network = Network::new(0, 4, 64);
@@ -150,6 +153,7 @@ fn nobody_who_never_reads_makes_acknowledgements_pile_up() {
     assert!(ends[0].next_completion().is_none());
 }
 
+// Keeps P100.
 #[test]
 fn ends_are_reported_as_asked() {
     let network = Network::new(0, 64, 64);
@@ -191,6 +195,7 @@ fn ends_are_reported_as_asked() {
     assert_eq!(memory.into_vec(), [1, 1]);
 }
 
+// Keeps P100.
 #[test]
 fn a_message_that_is_truncated_in_fragments_leaves_the_next_one_whole() {
     for seed in [0, RANDOM] {
@@ -231,6 +236,7 @@ fn pinned_memory_is_sent_and_received_through_pointers() {
     assert_eq!(source, target);
 }
 
+// Keeps P99.
 #[test]
 fn what_waits_for_a_peer_that_dies_ends() {
     let network = Network::new(0, 4, 64);
@@ -299,6 +305,7 @@ fn an_endpoint_may_close_although_a_peer_does_not_read_its_acknowledgements() {
     assert!(!ends[1].has_pending_sends());
 }
 
+// Keeps P103.
 #[test]
 fn a_peer_comes_before_its_messages_and_goes_after_those_that_are_asked_for() {
     for seed in 0..200 {
@@ -345,6 +352,7 @@ fn receive_request(engine: &mut Engine<InMemory>) -> Option<(Status, Vec<u8>)> {
     receive(engine, Selector::requests())
 }
 
+// Keeps P104.
 #[test]
 fn two_peers_that_call_each_other_get_more_replies_than_either_keeps() {
     for seed in 0..50 {
@@ -378,6 +386,7 @@ fn two_peers_that_call_each_other_get_more_replies_than_either_keeps() {
     }
 }
 
+// Keeps P104.
 #[test]
 fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budget() {
     let network = Network::new(0, 4, 64);

@@ -75,6 +75,7 @@ fn sent() -> impl Strategy<Value = Sent> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+    // Keeps P117.
     #[test]
     fn whatever_is_said_of_large_messages_harms_nobody_else(
         seed in any::<u64>(),

@@ -76,6 +76,7 @@ fn end_of(
     (completion.result.map(|status| status.bytes), completion.memory.into_vec())
 }
 
+// Keeps P115.
 #[test]
 fn large_messages_in_both_directions_pass_although_both_queues_are_full() {
     let network = Network::new(0, SLOTS, FRAGMENT_BYTES).with_offers();

@@ -92,6 +92,7 @@ impl Blocking {
     }
 }
 
+// Keeps P115.
 #[test]
 fn two_endpoints_that_send_to_each_other_both_finish() {
     let ways = [false, true].map(|offers| [false, true].map(|keeps| (offers, keeps)));
@@ -278,6 +279,7 @@ fn a_send_ends_whose_notice_lies_behind_a_message_that_is_left_with_its_peer() {
     assert!(end.is_some(), "send hangs although its message was received");
 }
 
+// Keeps P144.
 #[test]
 fn a_receive_may_run_out_of_time_at_any_piece() {
     for steps in 0..40 {
@@ -310,6 +312,7 @@ fn a_receive_may_run_out_of_time_at_any_piece() {
     }
 }
 
+// Keeps P144.
 #[test]
 fn a_message_that_arrives_in_pieces_is_not_copied_by_each_call_that_does_not_wait() {
     // Four fragments at a time.
@@ -435,6 +438,7 @@ fn content(number: u64, length: usize) -> Vec<u8> {
     (0..length).map(|at| number.wrapping_mul(31).wrapping_add(at as u64).to_le_bytes()[0]).collect()
 }
 
+// Keeps P121.
 /// Whatever is refused, taken back, pushed, left and begun again: each message comes once, whole and in its order,
 /// or was cancelled.
 #[test]

@@ -634,6 +634,7 @@ mod tests {
         std::fs::remove_dir_all(&moved).unwrap();
     }
 
+    // Keeps P220.
     #[test]
     fn another_domain_other_users_and_links_are_kept_out() {
         use std::os::unix::fs::{PermissionsExt, symlink};

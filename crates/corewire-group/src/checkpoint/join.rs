@@ -3,7 +3,7 @@
 //! | each rank | says | when it has heard that from all |
 //! |---|---|---|
 //! | 1 | who it is, and which newest checkpoint it has | it knows who they are, and the line |
-//! | 2 | with whom it agrees | it restores its checkpoint, and removes later ones |
+//! | 2 | which ranks it agrees with | it restores its checkpoint, and removes later ones |
 //! | 3 | that it has done so | it begins |
 //!
 //! A rank that ends before the third step, or begins again, is met anew: nothing has changed. One that ends in the third step
@@ -400,7 +400,7 @@ impl Meeting<'_> {
         (0..self.builder.ranks).map(hello).collect()
     }
 
-    /// Says with whom it agrees, whenever that changes.
+    /// Says which ranks it agrees with, whenever that changes.
     fn agree(&mut self) -> Result<(), ComputationError> {
         let Some(hellos) = self.hellos() else { return Ok(()) };
         let lives: Vec<u64> = hellos.iter().map(|hello| hello.life).collect();

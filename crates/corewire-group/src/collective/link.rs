@@ -252,7 +252,7 @@ impl Communicator {
             let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
             let sent = match yields {
                 0 => endpoint.send_timeout(peer, tag, piece, LOOKS_EVERY),
-                // Whoever makes room waits for this processor, probably.
+                // The member that makes room waits for this processor, probably.
                 _ => {
                     yields -= 1;
                     std::thread::yield_now();
@@ -336,7 +336,7 @@ impl Communicator {
                     Some(status) => Ok(Some(Event::Received(status))),
                     None => endpoint.receive_event_into(selector, buffer).map(Some),
                 },
-                // Whoever sends it waits for this processor, probably.
+                // Its sender waits for this processor, probably.
                 _ => endpoint.try_receive_event_into(selector, buffer),
             };
             match event {

@@ -62,6 +62,7 @@ fn member_without_a_thread(domain: &Domain) -> Engine {
     engine
 }
 
+// Keeps P221.
 #[test]
 fn a_successor_lives_whose_predecessor_is_heard_of_later() {
     let join = |domain| Group::builder(domain, "late").join_timeout(PATIENCE).unwrap();

@@ -1,4 +1,6 @@
 //! The file of a log: what is read back, what is damage, what is cut and kept.
+//!
+//! Every test here keeps P209.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -327,6 +329,7 @@ fn other_files_are_left_alone() {
     assert_eq!(load(&scratch.0.join("log.corewire-new")).unwrap(), (1, vec![1]));
 }
 
+// Keeps P220.
 #[test]
 fn a_file_with_another_name_begins_no_group_and_is_left_alone() {
     let scratch = Scratch::new("linked");
@@ -346,6 +349,7 @@ fn a_file_with_another_name_begins_no_group_and_is_left_alone() {
     assert_eq!(load(&scratch.log()).unwrap(), (2, vec![1, 2]));
 }
 
+// Keeps P220.
 #[test]
 fn a_group_whose_lock_was_removed_cuts_nothing() {
     let scratch = Scratch::new("unlocked");

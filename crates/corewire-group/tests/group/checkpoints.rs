@@ -3,6 +3,8 @@
 //! Four processes send each other numbered messages at random, and check that each number comes once and in order, across
 //! all kills. `COREWIRE_TORTURE_RESTORES` sets how often somebody is killed and all go on from a common state (default:
 //! 20), `COREWIRE_SEED` the seed. A process of this program is a rank if `COREWIRE_TORTURE_RANK` says so.
+//!
+//! Every test here keeps P210.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Collective calls among threads that are members of one group each.
+//!
+//! Every test here keeps P208.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -71,6 +73,7 @@ fn every_call(all: &mut Communicator) {
     }
 }
 
+// Keeps P224.
 /// Roles change while a member looks at the view: a stop of 200 ms is enough.
 #[test]
 fn members_of_views_that_differ_in_roles_alone_make_one_communicator() {

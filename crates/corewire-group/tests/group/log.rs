@@ -64,6 +64,7 @@ fn all_members_have_the_same_log() {
     }
 }
 
+// Keeps P207.
 #[test]
 fn a_newcomer_gets_the_whole_log() {
     let scratch = Scratch::new("newcomer");
@@ -77,6 +78,7 @@ fn a_newcomer_gets_the_whole_log() {
     assert!(texts.iter().take(1000).enumerate().all(|(at, text)| *text == at.to_string()));
 }
 
+// Keeps P207.
 #[test]
 fn the_others_go_on_when_a_member_ends() {
     let scratch = Scratch::new("ends");
@@ -99,6 +101,7 @@ fn the_others_go_on_when_a_member_ends() {
     assert_eq!(last.decided(3).next(), None);
 }
 
+// Keeps P207.
 #[test]
 fn a_member_that_leaves_hands_its_roles_over() {
     let scratch = Scratch::new("leaves");
@@ -148,6 +151,7 @@ fn mistakes_are_named() {
     assert!(error.contains("is about to become a member"), "{error}");
 }
 
+// Keeps P209.
 #[test]
 fn a_log_in_a_file_outlives_its_members() {
     let scratch = Scratch::new("file");
@@ -205,6 +209,7 @@ fn the_longest_command_has_a_limit_that_is_named() {
     assert_eq!(group.largest_command(), 256 << 20);
 }
 
+// Keeps P220.
 #[test]
 fn a_file_is_its_groups_also_while_nobody_writes_it() {
     let scratch = Scratch::new("between");
@@ -213,7 +218,7 @@ fn a_file_is_its_groups_also_while_nobody_writes_it() {
     let (first, others_of_it) = (join(), [join(), join()]);
     let lock = scratch.0.join(".orders.corewire-lock");
     let other = || Group::builder(&scratch.1, "other").file(&file);
-    // Whoever accepts has just ended, or is about to begin.
+    // The acceptor has just ended, or is about to begin.
     drop(first);
     let refused = other().join_timeout(Duration::from_millis(50)).unwrap_err().to_string();
     assert!(refused.contains("another process has"), "{refused}");
@@ -223,6 +228,7 @@ fn a_file_is_its_groups_also_while_nobody_writes_it() {
     other().join_timeout(PATIENCE).unwrap();
 }
 
+// Keeps P209.
 #[test]
 fn members_have_the_same_file() {
     let scratch = Scratch::new("files");
@@ -278,6 +284,7 @@ impl StateMachine for All {
     }
 }
 
+// Keeps P207.
 #[test]
 fn a_snapshot_takes_the_place_of_entries_for_newcomers_too() {
     let scratch = Scratch::new("snapshots");

@@ -414,6 +414,7 @@ impl Drop for Scene {
     }
 }
 
+// Keeps P221.
 #[test]
 fn groups_go_on_beside_members_that_are_stopped() {
     if let Ok(label) = std::env::var(MEMBER) {

@@ -324,6 +324,7 @@ impl Drop for Scene {
     }
 }
 
+// Keeps P206, P216.
 #[test]
 fn groups_survive_kills_and_stops() {
     if let Ok(label) = std::env::var(MEMBER) {
@@ -341,6 +342,7 @@ fn groups_survive_kills_and_stops() {
     scene.end();
 }
 
+// Keeps P209.
 #[test]
 fn a_file_survives_the_end_of_all_members() {
     let ends = given("COREWIRE_TORTURE_ENDS", 5);

@@ -103,6 +103,7 @@ interface calc "A calculator" {
     insta::assert_snapshot!(format!("{begin}[the same in all headers]\n{end}"));
 }
 
+// Keeps P162.
 #[test]
 fn compilers_accept_all_headers() {
     let headers =
@@ -110,6 +111,7 @@ fn compilers_accept_all_headers() {
     accepted(&Folder::new("fixtures"), &headers);
 }
 
+// Keeps P162.
 #[test]
 fn names_that_mean_something_get_an_underscore() {
     let int = interface(
@@ -246,6 +248,7 @@ fn built(folder: &Folder, all: &[Interface]) -> Option<()> {
     folder.compile(C, &[flags, &["program.c", "-o", "program"]].concat())
 }
 
+// Keeps P162.
 #[test]
 fn c_accepts_the_messages_that_json_accepts_and_has_their_bytes() {
     let folder = Folder::new("round-trip");
@@ -304,6 +307,7 @@ fn c_accepts_the_messages_that_json_accepts_and_has_their_bytes() {
     ran.unwrap();
 }
 
+// Keeps P162.
 #[test]
 fn arguments_that_a_program_fills_in_have_the_bytes_of_json() {
     let folder = Folder::new("filled");

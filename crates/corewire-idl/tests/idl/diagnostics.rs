@@ -161,6 +161,7 @@ fn errors_of_several_files_are_told() {
     assert_eq!(codes(main(client).loader(loader(other))), []);
 }
 
+// Keeps P148.
 #[test]
 fn what_two_runs_find_in_one_file_is_kept_once() {
     let import = Source::new("types.if", "alias a foo; alias b bar;");

@@ -55,6 +55,7 @@ fn hashes_stay() {
     insta::assert_snapshot!("hashes", all);
 }
 
+// Keeps P149.
 #[test]
 fn messages() {
     let old = "message a(); message b(); rpc c(); message d();";
@@ -67,6 +68,7 @@ fn messages() {
     insta::assert_snapshot!("messages_compatible", one(old, new));
 }
 
+// Keeps P149.
 #[test]
 fn arguments() {
     let old = "message a(int x, int y, int z); rpc b(in int p, out int q); message c(int v);";
@@ -80,6 +82,7 @@ fn arguments() {
     insta::assert_snapshot!("arguments_not_at_the_end", one(old, new));
 }
 
+// Keeps P149.
 #[test]
 fn types() {
     let old = "typedef struct { int a; int b; String s[8]; } t; typedef enum { A, B } e;

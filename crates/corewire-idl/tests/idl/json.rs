@@ -67,6 +67,7 @@ proptest! {
     // Failing inputs are printed; as tests they belong beside the code that was wrong.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Keeps P160.
     #[test]
     fn what_is_decoded_is_what_was_encoded(seed in any::<u64>()) {
         let mut random = Random::new(seed);
@@ -82,6 +83,7 @@ proptest! {
         all.wires().for_each(|(message, wire)| keeps(&all, message, wire, &mut random));
     }
 
+    // Keeps P160.
     #[test]
     fn hostile_bytes_are_refused_or_are_a_value(
         bytes in hostile(),
@@ -382,6 +384,7 @@ fn an_error_is_told_from_results() {
     assert_eq!(all.message_like("other"), None);
 }
 
+// Keeps P174.
 #[test]
 fn the_text_of_a_form_is_the_same_interface() {
     for all in interfaces() {

@@ -64,11 +64,13 @@ proptest! {
     // Failing inputs are printed; as tests they belong beside the code that was wrong.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Keeps P147.
     #[test]
     fn formatting_keeps_the_meaning_in_edition_0(text in crate::common::text(0)) {
         format_keeps(&text);
     }
 
+    // Keeps P147.
     #[test]
     fn formatting_keeps_the_meaning_in_edition_1(text in crate::common::text(1)) {
         format_keeps(&text);
@@ -93,16 +95,19 @@ proptest! {
         }
     }
 
+    // Keeps P146.
     #[test]
     fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         accept(&bytes);
     }
 
+    // Keeps P146.
     #[test]
     fn any_tokens_are_read(tokens in prop::collection::vec(prop::sample::select(TOKENS), 0..120)) {
         accept(tokens.join(" ").as_bytes());
     }
 
+    // Keeps P146.
     #[test]
     fn files_with_a_few_mistakes_are_read(
         mut tokens in crate::common::tokens(1),
@@ -200,6 +205,7 @@ fn accept(bytes: &[u8]) {
     assert_eq!(format(Source::from_bytes("some.if", bytes)).is_err(), parsed.has_errors());
 }
 
+// Keeps P146.
 #[test]
 fn sizes_and_depths_have_limits() {
     let deep = format!(

@@ -44,6 +44,7 @@ impl Drop for Scratch {
 const SOCKET: &str = "p.00112233445566778899aabbccddeeff";
 const UNSHOWN: &str = ".p.00112233445566778899aabbccddeeff";
 
+// Keeps P14.
 #[test]
 fn what_the_dead_have_left_is_swept() {
     let scratch = Scratch::new("swept");
@@ -59,6 +60,7 @@ fn what_the_dead_have_left_is_swept() {
     assert_eq!(scratch.files(), Vec::<String>::new());
 }
 
+// Keeps P14.
 #[test]
 fn what_corewire_did_not_make_is_not_swept() {
     let scratch = Scratch::new("foreign");
@@ -90,6 +92,7 @@ fn stream_listener(scratch: &Scratch, file: &str) -> UnixListener {
     UnixListener::bind(scratch.0.join(file)).unwrap()
 }
 
+// Keeps P90.
 #[test]
 fn live_sockets_of_other_programs_are_left_alone() {
     let scratch = Scratch::new("foreign-sockets");
@@ -104,6 +107,7 @@ fn live_sockets_of_other_programs_are_left_alone() {
     assert_eq!(directory.is_alive(socket), Ok(false));
 }
 
+// Keeps P90.
 #[test]
 fn a_fifo_is_left_alone_and_named() {
     let scratch = Scratch::new("fifo");
@@ -140,6 +144,7 @@ fn a_directory_that_was_removed_is_named() {
     }
 }
 
+// Keeps P90.
 #[test]
 fn a_process_with_a_full_queue_keeps_nobody_waiting() {
     let scratch = Scratch::new("full");
@@ -165,6 +170,7 @@ fn a_process_with_a_full_queue_keeps_nobody_waiting() {
     assert_eq!(scratch.files(), [UNSHOWN]);
 }
 
+// Keeps P91.
 #[test]
 fn a_directory_that_another_user_made_first_is_named_with_what_to_set() {
     if !rustix::process::geteuid().is_root() {

@@ -14,6 +14,7 @@ fn unsealed(bytes: u64) -> OwnedFd {
     memory
 }
 
+// Keeps P34.
 #[test]
 fn memory_without_seals_is_refused() {
     let error = Segment::adopt(unsealed(4096), false).unwrap_err();
@@ -31,6 +32,7 @@ fn what_is_no_memory_is_refused() {
     }
 }
 
+// Keeps P34.
 #[test]
 fn memory_of_a_wrong_size_is_refused() {
     let (segment, _memory) = Segment::create(4096, MemoryOptions::default()).unwrap();

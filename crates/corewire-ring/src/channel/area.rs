@@ -334,6 +334,7 @@ mod tests {
     }
 
     proptest! {
+        // Keeps P66.
         /// The same oracle for an area that is filled span by span, as the sender does it: a span
         /// is closed when the next message does not fit and opened as large as possible, and each
         /// message is put back, shortened or published.

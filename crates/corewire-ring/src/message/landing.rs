@@ -1,4 +1,4 @@
-//! The memory that a message goes to, for whoever does not copy it through a slice: the kernel, or another process.
+//! The memory that a message goes to, for a writer that does not copy it through a slice: the kernel, or another process.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -48,7 +48,7 @@ impl<'a> Landing<'a> {
         Self { parts: Parts::Many(slices.map(part_of).collect()), vector: None, _lent: PhantomData }
     }
 
-    /// The whole capacity of this vector. Whoever invites another process to write there has initialized it.
+    /// The whole capacity of this vector. A program that invites another process to write there has initialized it.
     #[must_use]
     pub fn of_vector(vector: &'a mut Vec<u8>) -> Self {
         // Also what has been written: a message that comes again comes from its beginning.
@@ -104,7 +104,7 @@ impl<'a> Landing<'a> {
     /// Its first `bytes` bytes have been written.
     ///
     /// # Safety
-    /// They have, by whoever, and everything that was written is visible to this thread.
+    /// They have, by any process, and everything that was written is visible to this thread.
     pub unsafe fn set_written(self, bytes: usize) {
         if let Some(vector) = self.vector {
             let bytes = bytes.min(vector.capacity());
@@ -141,7 +141,7 @@ mod tests {
         for i in 0..5 {
             // SAFETY: within the capacity.
             let at = unsafe { at.add(i) };
-            // SAFETY: as above; the landing is the only one who writes there.
+            // SAFETY: as above; nothing but the landing writes there.
             unsafe { at.write(7) };
         }
         // SAFETY: written above.

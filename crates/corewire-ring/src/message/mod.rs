@@ -10,7 +10,7 @@
 //! | `envelope.rs` | what a message is matched by, and what a receive asks for |
 //! | `memory.rs` | the memory that a program lends to an operation |
 //! | `held.rs` | a message that is read where its sender wrote it |
-//! | `landing.rs` | the memory that a message goes to, for whoever does not copy it through a slice |
+//! | `landing.rs` | the memory that a message goes to, for a writer that does not copy it through a slice |
 
 use core::fmt;
 

@@ -7,7 +7,7 @@
 //! 3. It takes an unused release bit, notes the block under it, and publishes a slot that names both (P1).
 //! 4. The receiver finds the slot as any other (P2), checks that the block lies in the heap and the bit is not in use
 //!    ([`Kept::take`]), and makes a [`Held`], which it may give to any thread. The slot's position is passed at once.
-//! 5. Whoever drops the message changes the bit (G1), and wakes the sender if it waits for room.
+//! 5. The thread that drops the message changes the bit (G1), and wakes the sender if it waits for room.
 //! 6. The sender, when it is short of blocks or has used [`SCAN_AFTER_BYTES`] since it looked last, reads the words
 //!    with bits in use (G2): each bit that differs from before gives its block back.
 //!
@@ -272,7 +272,7 @@ pub struct LentBlock {
     heap: Store,
 }
 
-// SAFETY: no other value names this block, so its owner, in any thread, is the only one who accesses it.
+// SAFETY: no other value names this block, so nothing but its owner, in any thread, accesses it.
 unsafe impl Send for LentBlock {}
 // SAFETY: through a shared reference it is only read.
 unsafe impl Sync for LentBlock {}

@@ -53,7 +53,7 @@ enum Holds {
     Run,
 }
 
-/// A block of an endpoint's heap, used by whoever has this value.
+/// A block of an endpoint's heap, used by the owner of this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     /// Where it begins.

@@ -83,7 +83,7 @@ impl Offers {
             word.store(NONE, Relaxed);
             self.free.push(index);
         }
-        // ORDER(L3): pairs with L4; whoever reads anything that is written there from now on sees that the number is
+        // ORDER(L3): pairs with L4; a thread that reads anything that is written there from now on sees that the number is
         // gone.
         fence_at!(L3: Release);
     }

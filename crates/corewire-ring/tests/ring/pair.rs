@@ -101,6 +101,7 @@ fn bytes_of(number: u64) -> Vec<u8> {
     vec![u8::try_from(number % 251).unwrap(); length]
 }
 
+// Keeps P218.
 /// A second peer in a row would leave the watch with a pointer into the first one's memory. (Miri would report that.)
 #[test]
 fn a_row_has_one_peer_whatever_control_says() {
@@ -123,6 +124,7 @@ fn a_row_has_one_peer_whatever_control_says() {
     assert_eq!(hear(&mut a), None);
 }
 
+// Keeps P67.
 #[test]
 fn messages_of_every_kind_arrive_in_order() {
     let messages = if cfg!(miri) { 24 } else { 20_000 };
@@ -258,6 +260,7 @@ fn scribbles() -> impl Strategy<Value = Vec<(prop::sample::Index, u64, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, ..Default::default() })]
 
+    // Keeps P71.
     /// No panic, nothing outside its memory, and no call that does not end, whatever a peer's segment and
     /// one's own page hold.
     #[test]

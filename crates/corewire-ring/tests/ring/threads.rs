@@ -354,6 +354,7 @@ fn a_ring_may_begin_with_any_number() {
     }
 }
 
+// Keeps P46.
 /// A process that was evicted and joins again is charged what it was charged before, whichever row it gets. Of two
 /// receivers that it then has, one takes this over.
 #[test]

@@ -5,7 +5,7 @@
 //!   | mechanism | role | number | bytes | token (u128) | its address   | address | bytes | ...
 //! ```
 //!
-//! The *token* is 128 bits that lie in the owner's memory as long as the piece is registered. Whoever copies from a piece
+//! The *token* is 128 bits that lie in the owner's memory as long as the piece is registered. A process that copies from a piece
 //! by the kernel reads the token last, in the same call: if it is gone, the bytes are not used. (Kaput's registration
 //! returns such a token, too: Buntinas and others, II-D.) The *number* does the same for mechanisms that have a link.
 

@@ -1,7 +1,7 @@
 //! Copies as a debugger makes them: the receiver stops the sender (`ptrace`), reads its memory, and lets it go on.
 //!
 //! The paper attaches, reads `/proc/<pid>/mem`, and detaches. Since Linux 2.6.39 the file can be read without attaching,
-//! by whoever might attach; so the stop adds nothing but its cost, and shows what the paper measured: while the receiver
+//! by any process that might attach; so the stop adds nothing but its cost, and shows what the paper measured: while the receiver
 //! copies, the sender does nothing else. Two things differ from the paper:
 //!
 //! - The receiver seizes the sender (`PTRACE_SEIZE`) and interrupts it. `PTRACE_ATTACH` would send it a `SIGSTOP`, which

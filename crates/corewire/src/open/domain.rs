@@ -269,7 +269,7 @@ impl DomainBuilder {
         self
     }
 
-    /// Sets the user to whom the domain belongs. Default: this process's user. With another user, this process is a
+    /// Sets the owner of the domain, a user. Default: this process's user. With another user, this process is a
     /// guest. The directory must then belong to that user, and no other user may be able to write it. A guest finds,
     /// joins and observes channels, creates none, and leaves nothing in the directory. A guest gets no invitations, so
     /// it may miss messages sent before it joined.

@@ -34,6 +34,7 @@ fn serve(mut server: Endpoint) -> thread::JoinHandle<()> {
     })
 }
 
+// Keeps P102.
 #[test]
 fn each_call_gets_its_reply_whatever_its_length() {
     let scratch = Scratch::new("calls-lengths");
@@ -83,6 +84,7 @@ fn calls_are_apart_from_messages() {
     assert!(server.receive_request_timeout(Duration::from_millis(1)).unwrap().is_none());
 }
 
+// Keeps P102.
 #[test]
 fn requests_are_replied_to_in_any_order_and_dropped_ones_are_told() {
     let scratch = Scratch::new("calls-order");
@@ -127,6 +129,7 @@ fn requests_are_replied_to_in_any_order_and_dropped_ones_are_told() {
     server.join().unwrap();
 }
 
+// Keeps P102.
 #[test]
 fn late_replies_are_forgotten_and_nothing_piles_up() {
     let calls: u64 = std::env::var("COREWIRE_CALLS").map_or(20_000, |text| text.parse().unwrap());
@@ -226,6 +229,7 @@ fn both_may_call_each_other_at_once() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+// Keeps P103.
 #[test]
 fn a_server_learns_of_its_clients_before_their_first_and_after_their_last_request() {
     let scratch = Scratch::new("calls-events");

@@ -22,6 +22,7 @@ fn numbered(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (number * 31 + i).to_le_bytes()[0]).collect()
 }
 
+// Keeps P2.
 #[test]
 fn messages_of_every_kind_of_length_arrive_whole_and_in_order() {
     let scratch = Scratch::new("lengths");
@@ -52,6 +53,7 @@ fn messages_of_every_kind_of_length_arrive_whole_and_in_order() {
     reader.join().unwrap();
 }
 
+// Keeps P1.
 #[test]
 fn every_receiver_gets_every_message_once() {
     let scratch = Scratch::new("everyone");
@@ -74,6 +76,7 @@ fn every_receiver_gets_every_message_once() {
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
+// Keeps P3.
 #[test]
 fn a_full_ring_says_so_and_loses_nothing() {
     let scratch = Scratch::new("full");
@@ -92,6 +95,7 @@ fn a_full_ring_says_so_and_loses_nothing() {
     assert_eq!(&receiver.receive().unwrap()[..], b"room again");
 }
 
+// Keeps P3.
 #[test]
 fn a_full_window_says_so() {
     let scratch = Scratch::new("window");
@@ -132,6 +136,7 @@ fn a_dropped_loan_sends_nothing() {
     assert!(receiver.try_receive().unwrap().is_none());
 }
 
+// Keeps P5.
 #[test]
 fn a_late_receiver_begins_now_or_at_the_oldest() {
     let scratch = Scratch::new("late");
@@ -150,6 +155,7 @@ fn a_late_receiver_begins_now_or_at_the_oldest() {
     }
 }
 
+// Keeps P5.
 #[test]
 fn payload_that_an_oldest_joiner_needs_is_held_for_it() {
     let scratch = Scratch::new("held");
@@ -210,6 +216,7 @@ fn payload_in_lanes_is_held_for_an_oldest_joiner() {
     }
 }
 
+// Keeps P4.
 #[test]
 fn a_waiting_receiver_gets_the_first_message() {
     let scratch = Scratch::new("waiter");
@@ -241,6 +248,7 @@ fn a_channel_that_does_not_appear_is_reported() {
     assert!(matches!(error, JoinError::NotCreated { .. }), "{error}");
 }
 
+// Keeps P32.
 #[test]
 fn a_name_has_one_owner_and_is_free_again_after_it() {
     let scratch = Scratch::new("name");
@@ -257,6 +265,7 @@ fn a_name_has_one_owner_and_is_free_again_after_it() {
     drop(scratch.domain().sender("c").create().unwrap());
 }
 
+// Keeps P6.
 #[test]
 fn one_receiver_too_many_is_told_the_limit() {
     let scratch = Scratch::new("many");
@@ -272,6 +281,7 @@ fn one_receiver_too_many_is_told_the_limit() {
     }
 }
 
+// Keeps P10.
 #[test]
 fn a_receiver_that_leaves_stops_counting() {
     let scratch = Scratch::new("leave");
@@ -327,6 +337,7 @@ fn a_buffer_that_is_too_small_leaves_the_message() {
     assert_eq!(&large[..10], b"0123456789");
 }
 
+// Keeps P7.
 #[test]
 fn copies_end_with_the_stream() {
     let scratch = Scratch::new("copies");
@@ -340,6 +351,7 @@ fn copies_end_with_the_stream() {
     assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
 }
 
+// Keeps P33.
 /// `typed.rs` has more of this.
 #[test]
 fn a_channel_of_another_type_is_refused() {
@@ -351,6 +363,7 @@ fn a_channel_of_another_type_is_refused() {
     assert_eq!(error.to_string(), expected);
 }
 
+// Keeps P21.
 #[test]
 fn a_waiting_call_can_be_interrupted() {
     let scratch = Scratch::new("interrupt");
@@ -375,6 +388,7 @@ fn a_waiting_call_can_be_interrupted() {
     sender.send(b"nobody minds").unwrap();
 }
 
+// Keeps P16.
 /// If each receiver of a row began its epochs carelessly far from those of the previous one, the
 /// third receiver would show the epochs that the first one showed, and the sender would consider
 /// them served.
@@ -409,6 +423,7 @@ fn a_sleeper_is_not_taken_for_one_that_had_its_row_before() {
     }
 }
 
+// Keeps P20.
 #[test]
 fn readiness_wakes_a_poll() {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -433,6 +448,7 @@ fn readiness_wakes_a_poll() {
     assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
 }
 
+// Keeps P16.
 #[test]
 fn every_way_of_waiting_works_with_many_and_few_receivers() {
     for (i, wait) in [Wait::Adaptive, Wait::Park, Wait::Spin].into_iter().enumerate() {
@@ -457,6 +473,7 @@ fn every_way_of_waiting_works_with_many_and_few_receivers() {
     }
 }
 
+// Keeps P31.
 #[test]
 fn an_observer_sees_without_joining() {
     let scratch = Scratch::new("observe");
@@ -483,6 +500,7 @@ fn an_observer_sees_without_joining() {
     assert!(matches!(scratch.domain().observe("d"), Err(JoinError::NotFound(_))));
 }
 
+// Keeps P33.
 #[test]
 fn foreign_files_are_named() {
     let scratch = Scratch::new("foreign");
@@ -495,6 +513,7 @@ fn foreign_files_are_named() {
     std::fs::remove_dir(scratch.path.join("n.c")).unwrap();
 }
 
+// Keeps P36.
 #[test]
 fn a_directory_open_to_others_is_refused() {
     use std::os::unix::fs::PermissionsExt;
@@ -586,6 +605,7 @@ fn memory_options_work_or_say_why_not() {
     assert!(error.to_string().contains("not 1000"), "{error}");
 }
 
+// Keeps P6.
 #[test]
 fn a_channel_takes_1024_receivers() {
     let scratch = Scratch::new("1024");
@@ -612,6 +632,7 @@ fn a_channel_takes_1024_receivers() {
     assert_eq!(sender.receivers(), 1024);
 }
 
+// Keeps P2.
 #[test]
 fn a_message_of_256_mib_arrives_in_place() {
     let scratch = Scratch::new("256");

@@ -44,6 +44,7 @@ fn bytes_of(length: usize, seed: u8) -> Vec<u8> {
     (0u64..).take(length).map(|i| low(i).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
+// Keeps P67.
 #[test]
 fn messages_of_every_length_arrive_whole_and_in_order() {
     let scratch = Scratch::new("endpoint-messages_of_every_length_arrive");
@@ -162,6 +163,7 @@ fn a_message_too_long_for_its_buffer_stays() {
     }
 }
 
+// Keeps P69.
 #[test]
 fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
     let scratch = Scratch::new("endpoint-beyond_the_budget_messages_stay");
@@ -222,6 +224,7 @@ fn a_flush_ends_in_time_or_when_everything_is_on_its_way() {
     receiver.join().unwrap();
 }
 
+// Keeps P80.
 #[test]
 fn one_try_finds_what_was_sent_by_whomever_of_many() {
     let scratch = Scratch::new("endpoint-one_try_finds_what_was_sent");
@@ -252,6 +255,7 @@ fn one_try_finds_what_was_sent_by_whomever_of_many() {
     }
 }
 
+// Keeps P81.
 #[test]
 fn a_silent_peer_is_heard_among_many_who_never_stop() {
     let scratch = Scratch::new("endpoint-a_silent_peer_is_heard");
@@ -372,6 +376,7 @@ fn every_receive_from_a_peer_that_has_gone_ends_whatever_the_wait() {
     }
 }
 
+// Keeps P70.
 #[test]
 fn a_peer_that_leaves_ends_what_waits_for_it_and_nothing_else() {
     let scratch = Scratch::new("endpoint-a_peer_that_leaves_ends_what_wa");
@@ -551,6 +556,7 @@ fn an_event_loop_waits_for_the_readiness_descriptor() {
     drop(other.join().unwrap());
 }
 
+// Keeps P79.
 #[test]
 fn an_event_loop_that_waits_for_room_is_told() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -652,6 +658,7 @@ fn a_receive_that_runs_out_of_time_loses_nothing() {
     assert!(buffer == message);
 }
 
+// Keeps P144.
 #[test]
 fn a_message_that_arrives_in_pieces_is_not_copied_by_each_receive_that_runs_out_of_time() {
     let scratch = Scratch::new("endpoint-a_message_that_arrives_in_pieces");
@@ -717,6 +724,7 @@ fn exchanges() -> u64 {
     set.unwrap_or(50_000)
 }
 
+// Keeps P97.
 #[test]
 fn replies_that_nobody_asks_for_jam_nothing_and_are_discarded() {
     const BUDGET: usize = 1 << 20;
@@ -758,6 +766,7 @@ fn replies_that_nobody_asks_for_jam_nothing_and_are_discarded() {
     assert_eq!(discarded as u64, count / 10);
 }
 
+// Keeps P98.
 #[test]
 fn an_immediate_travels_beside_messages_with_and_without_tag() {
     let scratch = Scratch::new("endpoint-immediates");
@@ -922,6 +931,7 @@ fn an_acknowledgement_does_not_go_to_a_peer_that_has_the_place_by_now() {
     second.wait(send).unwrap().result.unwrap();
 }
 
+// Keeps P107.
 /// Messages that it does not ask for do not extend a call's time.
 #[test]
 fn a_wait_ends_in_time_while_other_messages_arrive() {
@@ -949,6 +959,7 @@ fn a_wait_ends_in_time_while_other_messages_arrive() {
     talker.join().unwrap();
 }
 
+// Keeps P218.
 /// Threads connect to peers that come and go, so that both ends often ask at once, and requests meet peers that are going.
 #[test]
 fn peers_that_come_and_go_while_threads_connect_have_a_row_each() {

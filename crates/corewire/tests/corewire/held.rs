@@ -61,6 +61,7 @@ fn releaser() -> (Handover<HeldMessage>, JoinHandle<u64>) {
     (to_thread, thread)
 }
 
+// Keeps P141.
 #[test]
 fn held_messages_are_whole_until_they_are_released_in_any_order_by_any_thread() {
     const COUNT: u64 = 100_000;
@@ -112,6 +113,7 @@ fn a_receiver_keeps_every_thousandth_message_until_the_one_after_the_next() {
     sending.join().unwrap();
 }
 
+// Keeps P141.
 /// Only the oldest held message keeps the sender waiting, and its release is all that it takes to continue: the
 /// receiver is in no call.
 #[test]
@@ -197,6 +199,7 @@ fn held_payloads_keep_the_window_and_the_large_area() {
     }
 }
 
+// Keeps P142.
 #[test]
 fn a_receiver_that_is_dropped_leaves_with_the_last_message_that_it_holds() {
     let scratch = Scratch::new("held-drop");
@@ -225,6 +228,7 @@ fn a_receiver_that_is_dropped_leaves_with_the_last_message_that_it_holds() {
     }
 }
 
+// Keeps P142.
 #[test]
 fn held_messages_outlive_the_sender_and_the_domain() {
     let mut held = {
@@ -261,6 +265,7 @@ fn a_receiver_that_joins_again_keeps_what_it_holds_of_the_former_channel() {
     assert_eq!(next.receivers(), 1);
 }
 
+// Keeps P141.
 #[test]
 fn messages_of_a_shared_channel_can_be_held() {
     const COUNT: u64 = 20_000;
@@ -308,6 +313,7 @@ fn messages_of_a_shared_channel_can_be_held() {
     reading.join().unwrap();
 }
 
+// Keeps P142.
 #[test]
 fn a_receiver_of_a_shared_channel_leaves_with_the_last_message_that_it_holds() {
     let scratch = Scratch::new("held-shared-drop");
@@ -327,6 +333,7 @@ fn a_receiver_of_a_shared_channel_leaves_with_the_last_message_that_it_holds() {
     sender.try_send(b"room").unwrap();
 }
 
+// Keeps P142.
 /// The first receiver of the group has the relay in its process, which ends with the receiver. What was received from
 /// the relay stays.
 #[test]

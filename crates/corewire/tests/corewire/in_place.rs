@@ -77,6 +77,7 @@ fn messages_of_every_length_come_in_place_and_whole() {
     assert_eq!(b.counter("violations").unwrap(), 0);
 }
 
+// Keeps P130.
 #[test]
 fn messages_are_dropped_in_any_order_by_any_thread() {
     const COUNT: u64 = 20_000;
@@ -260,6 +261,7 @@ fn a_loan_is_read_where_it_was_written() {
     assert_eq!(b.receive(Selector::any()).unwrap().tag(), 9);
 }
 
+// Keeps P132.
 #[test]
 fn what_does_not_fit_is_refused_at_once_or_waits() {
     let scratch = Scratch::new("in-place-refused");
@@ -297,7 +299,7 @@ fn what_does_not_fit_is_refused_at_once_or_waits() {
     assert!(a.try_send(to_b, sent, &message(sent, 1024)).is_err(), "received, but not released");
     held.pop_back();
     a.try_send(to_b, sent, &message(sent, 1024)).unwrap();
-    // A sender that waits is woken by whoever releases.
+    // A sender that waits is woken by the thread that releases.
     let sender = thread::spawn(move || {
         for number in 1..=100 {
             a.send(to_b, sent + number, &message(sent + number, 1024)).unwrap();
@@ -319,6 +321,7 @@ fn what_does_not_fit_is_refused_at_once_or_waits() {
     dropper.join().unwrap();
 }
 
+// Keeps P133.
 #[test]
 fn several_senders_share_a_small_grant_and_nothing_is_lost() {
     const COUNT: u64 = 5_000;
@@ -361,6 +364,7 @@ fn several_senders_share_a_small_grant_and_nothing_is_lost() {
     }
 }
 
+// Keeps P130.
 #[test]
 fn what_a_peer_that_has_left_still_reads_is_not_written_over() {
     let scratch = Scratch::new("in-place-left");
@@ -390,6 +394,7 @@ fn what_a_peer_that_has_left_still_reads_is_not_written_over() {
     }
 }
 
+// Keeps P134.
 #[test]
 fn a_loan_that_is_dropped_wakes_who_waits_for_its_memory() {
     let scratch = Scratch::new("in-place-dropped-loan");
@@ -412,6 +417,7 @@ fn a_loan_that_is_dropped_wakes_who_waits_for_its_memory() {
     dropper.join().unwrap();
 }
 
+// Keeps P134.
 #[test]
 fn a_loan_is_sent_even_if_the_peer_holds_all_that_it_may() {
     let scratch = Scratch::new("in-place-all-bits");
@@ -430,6 +436,7 @@ fn a_loan_is_sent_even_if_the_peer_holds_all_that_it_may() {
     assert_eq!((got.tag(), &got[..]), (7, &[5; 200][..]));
 }
 
+// Keeps P134.
 #[test]
 fn what_a_closed_receiver_did_not_take_is_used_again() {
     let scratch = Scratch::new("in-place-closed");
@@ -453,6 +460,7 @@ fn what_a_closed_receiver_did_not_take_is_used_again() {
     }
 }
 
+// Keeps P132.
 #[test]
 fn a_sender_that_only_sleeps_gives_back_what_it_is_asked_for() {
     let scratch = Scratch::new("in-place-asleep");

@@ -188,6 +188,7 @@ fn a_name_in_use_is_refused_with_what_has_it() {
     drop((channel, shared, endpoint, listener));
 }
 
+// Keeps P150.
 #[test]
 fn a_dropped_listener_frees_its_name_and_closes_what_it_has_not_accepted() {
     let scratch = Scratch::new("listener-dropped");
@@ -210,6 +211,7 @@ fn a_dropped_listener_frees_its_name_and_closes_what_it_has_not_accepted() {
     assert_eq!(files.len(), 1, "its socket: {files:?}");
 }
 
+// Keeps P150.
 #[test]
 fn connections_are_accepted_in_order_and_shown_by_the_descriptor() {
     let scratch = Scratch::new("listener-order");
@@ -259,6 +261,7 @@ fn a_full_queue_refuses_until_a_connection_is_accepted() {
     drop((clients, other, server, last, listener));
 }
 
+// Keeps P150.
 #[test]
 fn whoever_waits_for_a_listener_is_connected_whenever_it_is_created() {
     let scratch = Scratch::new("listener-when_created");
@@ -278,6 +281,7 @@ fn whoever_waits_for_a_listener_is_connected_whenever_it_is_created() {
     }
 }
 
+// Keeps P150.
 #[test]
 fn several_threads_accept_and_each_connection_goes_to_one_of_them() {
     let scratch = Scratch::new("listener-threads");

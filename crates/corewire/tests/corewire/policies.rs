@@ -46,6 +46,7 @@ fn receive_all(receiver: &mut SnapshotReceiver) -> u64 {
     received
 }
 
+// Keeps P44.
 #[test]
 fn a_sender_that_overwrites_never_waits_and_what_is_missed_is_counted() {
     let scratch = Scratch::new("overwrite");
@@ -123,6 +124,7 @@ fn a_channel_that_does_not_keep_messages_is_not_read_in_place() {
     );
 }
 
+// Keeps P46.
 #[test]
 fn a_slow_receiver_is_evicted_and_told_and_the_others_get_everything() {
     let scratch = Scratch::new("evict");

@@ -26,6 +26,7 @@ fn two(scratch: &Scratch, rendezvous: Rendezvous) -> (ProgressingEndpoint, Peer,
 
 const WAYS: [Rendezvous; 3] = [Rendezvous::BothSides, Rendezvous::Pull, Rendezvous::Cells];
 
+// Keeps P145.
 #[test]
 fn a_receive_goes_on_while_its_program_makes_no_call() {
     for rendezvous in WAYS {
@@ -40,6 +41,7 @@ fn a_receive_goes_on_while_its_program_makes_no_call() {
     }
 }
 
+// Keeps P145.
 #[test]
 fn a_send_goes_on_while_its_program_makes_no_call() {
     for rendezvous in WAYS {
@@ -68,6 +70,7 @@ fn what_was_begun_before_the_thread_goes_on() {
     assert!(b.receive(Selector::any()).unwrap() == *b"without the thread");
 }
 
+// Keeps P145.
 #[test]
 fn threads_take_turns_with_the_one_that_makes_progress() {
     const EACH: u64 = 200;

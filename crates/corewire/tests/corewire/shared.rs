@@ -35,6 +35,7 @@ fn check(bytes: &[u8]) -> (u64, u64) {
     (sender, number)
 }
 
+// Keeps P47.
 #[test]
 fn all_receivers_get_all_senders_messages_in_one_order() {
     // Messages of each of three senders. `COREWIRE_ORDER_MESSAGES` sets the number of messages in
@@ -111,6 +112,7 @@ fn the_name_is_nobody_elses_between_two_hosts() {
     scratch.domain().sender("c").create().unwrap();
 }
 
+// Keeps P50.
 #[test]
 fn the_channel_lives_on_when_its_creator_leaves() {
     let scratch = Scratch::new("shared-host");

@@ -78,6 +78,7 @@ fn refusal<A: MessageType, B: MessageType>(test: &str) -> String {
 const ANOTHER_VERSION: &str =
     "channel prices carries another version of example.Tick.1 (other fields, types or order)";
 
+// Keeps P92.
 #[test]
 fn swapped_fields_are_refused() {
     mod other {
@@ -148,6 +149,7 @@ fn the_fields_of_a_field_count() {
     assert_eq!(error, expected);
 }
 
+// Keeps P92.
 #[test]
 fn another_type_is_refused_with_both_names() {
     #[corewire::message(name = "example.Trade.2")]

@@ -21,6 +21,7 @@ fn all(domain: &Domain) -> (Sender, Receiver, Endpoint, Endpoint) {
     (sender, receiver, from, to)
 }
 
+// Keeps P78.
 #[test]
 fn whichever_has_something_ends_the_wait() {
     let scratch = Scratch::new("wait_set-whichever_has_something");
@@ -68,6 +69,7 @@ fn whichever_has_something_ends_the_wait() {
     }
 }
 
+// Keeps P78.
 #[test]
 fn those_that_have_something_take_turns() {
     let scratch = Scratch::new("wait_set-those_that_have_something");
@@ -109,6 +111,7 @@ fn a_wait_ends_with_its_time_or_its_channel() {
     }
 }
 
+// Keeps P78.
 #[test]
 fn what_another_call_has_taken_in_is_told() {
     let scratch = Scratch::new("wait_set-what_another_call_has_taken_in");

@@ -1,4 +1,6 @@
 //! The caches against cases that are counted by hand.
+//!
+//! Every test here keeps P52.
 
 use corewire_coherence::caches::{Caches, Costs, Counts, Machine, Part, load, modify, store};
 

@@ -23,6 +23,7 @@ fn measured(ring: Ring, rhythm: Rhythm, seed: u64) -> Figures {
     ring.measure(Machine::default(), rhythm, MESSAGES, seed).unwrap()
 }
 
+// Keeps P30.
 #[test]
 fn one_message_at_a_time_costs_a_transfer_for_each_receiver_and_an_upgrade_for_the_sender() {
     for receivers in [1, 2, 8, 9, 40] {
@@ -43,6 +44,7 @@ fn one_message_at_a_time_costs_a_transfer_for_each_receiver_and_an_upgrade_for_t
     }
 }
 
+// Keeps P30.
 #[test]
 fn a_stream_costs_no_more_than_promised_and_locks_nothing() {
     for receivers in [1, 3, 8, 9, 64, 255] {
@@ -62,6 +64,7 @@ fn a_stream_costs_no_more_than_promised_and_locks_nothing() {
     }
 }
 
+// Keeps P52.
 #[test]
 fn a_seed_gives_the_same_figures_again() {
     for rhythm in [Rhythm::OneByOne, Rhythm::Stream] {
@@ -82,6 +85,7 @@ fn receivers_afar_cost_the_same_transfers_and_more_time() {
     assert!(far.time_ns > near.time_ns, "{} and {} ns", far.time_ns, near.time_ns);
 }
 
+// Keeps P52.
 #[test]
 fn zimp_costs_what_its_print_says() {
     for receivers in [1, 2, 8, 70] {
@@ -110,6 +114,7 @@ fn zimp_costs_what_its_print_says() {
     }
 }
 
+// Keeps P52.
 #[test]
 fn barrelfish_ump_costs_a_line_for_each_receiver_and_with_used_bits_two() {
     for receivers in [1, 3] {
@@ -132,6 +137,7 @@ fn barrelfish_ump_costs_a_line_for_each_receiver_and_with_used_bits_two() {
     }
 }
 
+// Keeps P52.
 #[test]
 fn barrelfish_mp_costs_a_line_for_each_receiver_and_one_for_each_round() {
     for receivers in [1, 3] {
@@ -224,6 +230,7 @@ fn cursors_in_one_line_cost_more() {
     assert!(together.time_ns > apart.time_ns, "{} and {} ns", together.time_ns, apart.time_ns);
 }
 
+// Keeps P55.
 /// Two last-level caches, each with 32 receivers and a sender or a relay.
 #[test]
 fn two_levels_halve_what_crosses_between_two_caches() {
@@ -250,6 +257,7 @@ fn two_levels_in_one_domain_are_one() {
     assert_eq!((flat.time_ns, flat.sender), (two.time_ns, two.sender));
 }
 
+// Keeps P77.
 #[test]
 fn one_of_many_is_found_at_the_same_cost_whatever_their_number() {
     let lines = |ring: ManyToOne, talk| {

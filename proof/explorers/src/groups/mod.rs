@@ -52,7 +52,7 @@ pub struct World {
     /// Those that have died are in it, too.
     dead: BTreeSet<Member>,
     queues: Queues,
-    /// Whose words to whom are lost: the other one has ended the link, and it does not know yet.
+    /// Pairs whose words are lost: the second has ended the link, and the first does not know yet.
     unheard: BTreeSet<(Member, Member)>,
     /// All publications in their order, each with its publisher; and how many of them each process has read.
     channel: Arc<Vec<(Member, Publication<Command>)>>,
@@ -430,7 +430,7 @@ impl World {
                 && (replica.view() == view || !self.stopped.is_empty())
                 && replica.decided_count() == count
         });
-        // Whoever would be a member is one, unless all that it has asked have died.
+        // A process that joins is a member, unless all that it has asked have died.
         // A member knows that it is one.
         let is_in = |one: &Member, replica: &Replica<Command>| match view.has(*one) {
             true => replica.view().has(*one),

@@ -100,7 +100,7 @@ impl Protocol {
         );
         assert!(
             senders_early <= rows[0] && receivers_early <= rows[1],
-            "{name}: whoever is there at first has a row"
+            "{name}: a sender that is there at first has a row"
         );
         Self { configuration, mutant }
     }

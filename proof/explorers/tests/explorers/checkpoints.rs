@@ -1,4 +1,6 @@
 //! The model checker over the source of checkpoints.
+//!
+//! Every test here keeps P210.
 
 use corewire_explorers::groups::checkpoints::Computations;
 use corewire_group::{BrokenPart, PartRules};

@@ -18,6 +18,7 @@ fn states_max() -> usize {
     if is_full { usize::MAX } else { 20_000 }
 }
 
+// Keeps P223.
 /// Tables change while circuits come and go: links that nobody needs end, and no circuit ends with one.
 #[test]
 fn links_that_no_table_needs_end_without_a_circuit() {
@@ -28,6 +29,7 @@ fn links_that_no_table_needs_end_without_a_circuit() {
     assert!(closed > 0);
 }
 
+// Keeps P223.
 #[test]
 fn mistakes_with_links_that_end_are_found() {
     for mistake in [Mistake::UsesOffered, Mistake::EndsUsed] {
@@ -39,6 +41,7 @@ fn mistakes_with_links_that_end_are_found() {
     }
 }
 
+// Keeps P193.
 #[test]
 fn random_worlds_keep_the_promises() {
     for seed in 0..seeds() {
@@ -48,6 +51,7 @@ fn random_worlds_keep_the_promises() {
     }
 }
 
+// Keeps P193.
 /// 256 monitors and 100,000 circuits if the simulator runs as many seeds as for a change of the node.
 #[test]
 fn a_large_world_keeps_the_promises() {
@@ -77,6 +81,7 @@ fn a_circuit_that_has_borrowed_is_as_fast_as_any() {
     assert_eq!([after.forwarded - before.forwarded, after.stored - before.stored], [100, 0]);
 }
 
+// Keeps P201.
 #[test]
 fn capabilities_without_messages_end_their_circuit_and_no_link() {
     let mut world = World::new(2, 1000, 1, None);
@@ -96,12 +101,14 @@ fn capabilities_without_messages_end_their_circuit_and_no_link() {
     world.end_all();
 }
 
+// Keeps P193.
 #[test]
 fn one_circuit_in_every_state() {
     let (states, is_all) = explore(&Limits::one_circuit(), states_max());
     println!("{states} states{}", if is_all { "" } else { ", and more" });
 }
 
+// Keeps P193.
 #[test]
 fn two_circuits_that_share_a_link_in_every_state() {
     let limits = Limits {
@@ -117,6 +124,7 @@ fn two_circuits_that_share_a_link_in_every_state() {
     println!("{states} states{}", if is_all { "" } else { ", and more" });
 }
 
+// Keeps P194.
 #[test]
 fn credit_in_every_state() {
     // Messages of three lines, where the reserve has two, and memory for one small loan.
@@ -141,6 +149,7 @@ fn is_found(mistake: Mistake, limits: Limits) -> bool {
     catch_unwind(|| explore(&limits, 20_000)).is_err()
 }
 
+// Keeps P195.
 #[test]
 fn mistakes_in_set_up_and_tear_down_are_found() {
     let one = Limits::one_circuit();
@@ -155,6 +164,7 @@ fn mistakes_in_set_up_and_tear_down_are_found() {
     }
 }
 
+// Keeps P195.
 #[test]
 fn mistakes_in_credit_are_found() {
     let limits = Limits { messages: [4, 4], bytes: 130, frames_max: 1, ..Limits::one_circuit() };
@@ -173,6 +183,7 @@ fn simulator_finds(mistake: Mistake, seeds: u64) -> bool {
     })
 }
 
+// Keeps P195.
 #[test]
 fn labels_without_a_guard_are_found() {
     assert!(simulator_finds(Mistake::NoGuard, 2000));
@@ -195,6 +206,7 @@ fn cyclic(mistake: Option<Mistake>) -> Plan {
     }
 }
 
+// Keeps P194.
 #[test]
 fn cyclic_traffic_in_starved_monitors_needs_the_reserve() {
     for seed in 0..100 {

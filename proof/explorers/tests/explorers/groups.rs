@@ -1,4 +1,6 @@
 //! The model checker over the source of the log.
+//!
+//! Every test here keeps P204.
 
 use corewire_explorers::groups::{Action, Limits, World};
 use corewire_group::{Broken, Member, Message, Rules};
@@ -80,6 +82,7 @@ fn a_member_that_is_stopped_holds_nobody_up_but_as_the_acceptor() {
     holds(Limits { lates: 2, takes: 1, ..three() });
 }
 
+// Keeps P222.
 #[test]
 fn links_that_end_hold_nobody_up() {
     holds(Limits { cuts: 1, deaths: 0, commands: 2, ..three() });
@@ -179,6 +182,7 @@ fn an_acceptor_of_the_past_answers(rules: Rules) -> bool {
     is_right(&limits, &world)
 }
 
+// Keeps P205.
 #[test]
 fn only_the_present_acceptor_knows_what_one_has_missed() {
     assert!(an_acceptor_of_the_past_answers(Rules::default()));
@@ -198,6 +202,7 @@ fn is_found(limits: Limits, broken: Broken) -> bool {
         || !at_random(20_000_000).discoveries().is_empty()
 }
 
+// Keeps P205.
 #[test]
 fn rules_that_are_broken_are_found() {
     let two = Limits { commands: 2, ..three() };

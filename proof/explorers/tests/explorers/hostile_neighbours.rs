@@ -1,4 +1,6 @@
 //! Neighbours that do what no honest one does: what they get, and that others go on.
+//!
+//! Every test here keeps P201.
 
 use corewire_circuit::node::{
     Act, Config, LinkId, Neighbour, Node, Policy, Rule, WAITING_BYTES_MAX,
@@ -210,7 +212,7 @@ fn circuits_to_a_service_that_does_not_read_are_refused_long_before_it_is_cut_of
         sent.waiting_bytes += 1;
         ask_mine(&mut sent, 2);
         let reason =
-            format!("{} bytes wait for whoever is next on the way to mine", waiting_bytes_max + 1);
+            format!("{} bytes wait for the next process on the way to mine", waiting_bytes_max + 1);
         assert_eq!(sent.refusal(client), (End::Full, &*reason));
     }
 }

@@ -74,6 +74,7 @@ fn in_network(network: &Network, budget: usize, senders: usize) -> Ends<Engine<I
     Ends { endpoints, to_first, sources }
 }
 
+// Keeps P68.
 #[test]
 fn every_receive_gets_the_message_that_is_its_own() {
     let (_scratch, domain) = Scratch::new("matching");
@@ -87,18 +88,21 @@ fn the_same_where_the_budget_runs_out() {
     run_all(&mut endpoints(&domain, Some(SMALL_BUDGET), 1), SMALL_BUDGET);
 }
 
+// Keeps P101.
 #[test]
 fn the_same_in_memory() {
     run_all(&mut in_memory(0, LARGE_BUDGET, 3), LARGE_BUDGET);
     run_all(&mut in_memory(0, SMALL_BUDGET, 1), SMALL_BUDGET);
 }
 
+// Keeps P68.
 #[test]
 fn the_same_where_anything_that_may_happen_does() {
     run_all(&mut in_memory(0x5eed, LARGE_BUDGET, 3), LARGE_BUDGET);
     run_all(&mut in_memory(0x5eed, SMALL_BUDGET, 1), SMALL_BUDGET);
 }
 
+// Keeps P110.
 #[test]
 fn the_same_where_messages_are_offered() {
     for seed in [0, 0x5eed] {
@@ -120,6 +124,7 @@ fn the_same_where_messages_stay_with_their_senders() {
     }
 }
 
+// Keeps P101.
 #[test]
 fn the_same_with_two_transports_in_one_endpoint() {
     let (_scratch, domain) = Scratch::new("matching-beside");

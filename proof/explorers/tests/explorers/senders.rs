@@ -1,6 +1,8 @@
 //! The protocol holds in every small world, and fails without any one of its rules.
 //!
 //! `COREWIRE_EXPLORE=full` adds larger worlds: two or three minutes, and a gigabyte of memory.
+//!
+//! Every test here keeps P47.
 
 use std::time::Instant;
 

@@ -136,6 +136,7 @@ impl World {
     }
 }
 
+// Keeps P218.
 #[test]
 fn nobody_hears_of_a_requester_that_gives_up() {
     let _alone = alone();
@@ -157,6 +158,7 @@ fn nobody_hears_of_a_requester_that_gives_up() {
     drop(raw);
 }
 
+// Keeps P218.
 #[test]
 fn a_living_peer_whose_last_socket_ends_has_left() {
     let _alone = alone();
@@ -178,6 +180,7 @@ fn a_living_peer_whose_last_socket_ends_has_left() {
     assert!(raw.hear().is_none(), "hung up");
 }
 
+// Keeps P218.
 #[test]
 fn of_two_reservations_of_a_peer_the_later_one_is_valid() {
     let _alone = alone();

@@ -27,6 +27,7 @@ fn accept_all(listener: &Listener) -> usize {
     std::iter::from_fn(|| listener.try_accept().unwrap()).count()
 }
 
+// Keeps P151.
 #[test]
 fn whatever_clients_of_a_listener_send_disturbs_nobody() {
     let _alone = alone();

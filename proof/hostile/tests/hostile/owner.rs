@@ -311,6 +311,7 @@ fn wrong_descriptors_are_an_error() {
     live.finish();
 }
 
+// Keeps P35.
 #[test]
 fn any_frames_for_an_answer_are_an_error() {
     let _alone = alone();

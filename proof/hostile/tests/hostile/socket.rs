@@ -199,6 +199,7 @@ fn settle(live: &Live) {
     until("no receiver but the reader", || live.receivers() == 1);
 }
 
+// Keeps P35.
 #[test]
 fn any_frames_in_any_order_disturb_nobody() {
     let _alone = alone();
@@ -345,7 +346,7 @@ fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
             }
         }
         until("the relay is found out", || {
-            let _ = sender.try_send(b"for whom?");
+            let _ = sender.try_send(b"for nobody");
             counter("violations") == round + 1
         });
         // Another receiver takes the row meanwhile.

@@ -38,6 +38,7 @@ fn every_kill_point_leaves_the_others_whole() {
     kill_at_each::<Broadcast>("broadcast");
 }
 
+// Keeps P9, P10, P51.
 #[test]
 #[ignore = "takes a minute or two; `make kill` runs it"]
 fn every_pair_of_kill_points_leaves_the_others_whole() {
@@ -49,6 +50,7 @@ fn every_kill_point_of_a_shared_channel_leaves_the_others_whole() {
     kill_at_each::<Shared>("shared");
 }
 
+// Keeps P51.
 #[test]
 #[ignore = "takes a quarter of an hour; `make kill` runs it"]
 fn every_pair_of_kill_points_of_a_shared_channel_leaves_the_others_whole() {
@@ -60,6 +62,7 @@ fn every_kill_point_of_endpoints_leaves_the_others_whole() {
     kill_at_each::<Pairs>("pairs");
 }
 
+// Keeps P51, P70.
 #[test]
 #[ignore = "takes minutes; `make kill` runs it"]
 fn every_pair_of_kill_points_of_endpoints_leaves_the_others_whole() {

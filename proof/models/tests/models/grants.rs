@@ -33,6 +33,7 @@ fn quick_a_block_is_written_again_after_its_release() {
     });
 }
 
+// Keeps P130.
 #[test]
 fn two_blocks_are_released_in_any_order() {
     check_bare(2, || {
@@ -63,6 +64,7 @@ fn is_woken(fence_mode: corewire_layout::segment::FenceMode) {
     });
 }
 
+// Keeps P132.
 #[test]
 fn quick_a_sender_that_waits_is_woken_by_a_release() {
     is_woken(Asymmetric);

@@ -35,6 +35,7 @@ fn release_and_pass(wait: Wait) {
     receiver.receive_many(2, Wait::Spin);
 }
 
+// Keeps P141.
 #[test]
 fn quick_a_held_message_is_written_again_only_when_it_has_been_released() {
     check_bare(3, || release_and_pass(Wait::Spin));

@@ -63,6 +63,7 @@ fn rows_of_the_table() -> Vec<(String, String)> {
     text.lines().filter_map(row).collect()
 }
 
+// Keeps P38.
 #[test]
 fn every_label_has_one_row_and_its_mutant() {
     let rows = rows_of_the_table();
@@ -88,6 +89,7 @@ fn every_label_is_explained_at_a_site() {
     }
 }
 
+// Keeps P40.
 #[test]
 fn only_sync_names_atomics() {
     let houses = ["crates", "lab"].map(|house| fs::read_dir(root().join(house)).unwrap());

@@ -220,6 +220,7 @@ fn quick_an_endpoint_that_waits_for_its_descriptor_is_rung() {
     });
 }
 
+// Keeps P79.
 #[test]
 fn quick_an_endpoint_that_waits_for_room_at_its_descriptor_is_rung() {
     check(2, || {

@@ -24,6 +24,7 @@ fn overwrite(channel: ModelChannel, messages: u64, bytes: usize, wait: Wait) {
     sending.join().unwrap();
 }
 
+// Keeps P44.
 #[test]
 fn quick_an_inline_copy_is_one_message_or_none() {
     check_bare(3, || overwrite(ModelChannel::small(), 4, 16, Wait::Spin));
@@ -58,6 +59,7 @@ fn evict(channel: ModelChannel, messages: u64, bytes: usize) {
     sending.join().unwrap();
 }
 
+// Keeps P46.
 #[test]
 fn quick_a_copy_of_an_evicted_receiver_is_whole_or_refused() {
     check_bare(3, || evict(ModelChannel::small(), 4, 16));

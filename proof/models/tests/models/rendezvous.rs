@@ -75,6 +75,7 @@ fn both(chunks: u16, at_a_time: u32) {
     sender.join().unwrap();
 }
 
+// Keeps P116.
 #[test]
 fn quick_every_chunk_is_copied_once_and_seen() {
     check_bare(3, || both(2, 1));
@@ -135,6 +136,7 @@ fn quick_a_sender_that_gives_up_leaves_its_chunk() {
     });
 }
 
+// Keeps P113.
 #[test]
 fn quick_an_offer_is_taken_back_or_begun() {
     check_bare(4, || {
@@ -148,6 +150,7 @@ fn quick_an_offer_is_taken_back_or_begun() {
     });
 }
 
+// Keeps P113.
 #[test]
 fn quick_what_is_read_of_an_offer_that_has_ended_is_not_the_message() {
     check_bare(4, || {

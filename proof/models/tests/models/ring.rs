@@ -63,6 +63,7 @@ fn the_window_is_written_again_only_when_it_has_been_read() {
     });
 }
 
+// Keeps P7.
 #[test]
 fn a_closed_channel_ends_after_its_last_message() {
     check_bare(5, || one_to_one(&ModelChannel::small(), 1, 8, Wait::Spin, Wait::Spin));
@@ -460,6 +461,7 @@ fn a_row_that_was_left_is_taken_again() {
     });
 }
 
+// Keeps P54.
 /// A relay dies and another takes over its row. Whatever its cursor says by then, all messages from
 /// there on are kept, even while the page is replaced.
 #[test]

@@ -1,4 +1,6 @@
 //! Calls, messages and events by each driver, and what goes wrong.
+//!
+//! Every test here keeps P192.
 
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ fn errors_of_the_service_arrive_and_unknown_ones_too() {
     });
 }
 
+// Keeps P199.
 #[test]
 fn a_thread_that_only_waits_holds_up_no_other_of_its_process() {
     let (place, mut waits) = (Place::new("only-waits"), None);
@@ -227,6 +230,7 @@ fn a_stopped_service_leaves_no_room_and_try_says_so() {
     }
 }
 
+// Keeps P193.
 #[test]
 fn what_has_come_to_a_service_is_served_though_its_monitor_has_ended() {
     const LINES: u32 = 50;

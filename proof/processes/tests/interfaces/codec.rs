@@ -141,6 +141,7 @@ fn bound_to(core: &mut ServerCore, raw: &mut Raw, place: &Place) -> Client {
     })
 }
 
+// Keeps P185.
 #[test]
 fn the_bytes_are_those_of_the_layout() {
     let text = include_str!("../../if/all.if");
@@ -218,6 +219,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(byte, 0..400)
 }
 
+// Keeps P185.
 #[test]
 fn random_bytes_harm_no_service() {
     Place::new("hostile-service").serve(|domain| {
@@ -244,6 +246,7 @@ fn random_bytes_harm_no_service() {
     });
 }
 
+// Keeps P185.
 #[test]
 fn random_bytes_harm_no_client() {
     let place = Place::new("hostile-client");

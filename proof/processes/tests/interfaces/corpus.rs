@@ -115,6 +115,7 @@ impl Drop for Program {
     }
 }
 
+// Keeps P185.
 #[test]
 fn all_messages_of_a_tree_arrive_as_they_were_sent() {
     let Ok(trees) = std::env::var("COREWIRE_INTERFACES") else {

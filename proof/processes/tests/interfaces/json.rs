@@ -42,6 +42,7 @@ fn call(client: &Mutex<Client>, all: &Interface, message: &Message, arguments: &
     value
 }
 
+// Keeps P160.
 #[test]
 fn generated_code_understands_messages_from_json_and_answers_with_the_same_bytes() {
     let interface = interface();
@@ -83,6 +84,7 @@ fn generated_code_understands_messages_from_json_and_answers_with_the_same_bytes
     });
 }
 
+// Keeps P160.
 #[test]
 fn json_accepts_the_bytes_that_generated_code_accepts() {
     let interface = interface();
@@ -194,6 +196,7 @@ fn entry(random: &mut Random) -> (Entry, Value) {
     (Entry { name: "é".to_owned(), words, which }, value)
 }
 
+// Keeps P160.
 #[test]
 fn messages_from_json_have_the_bytes_of_generated_code() {
     let interface = interface();

@@ -1,4 +1,6 @@
 //! Capabilities as arguments, by each driver.
+//!
+//! Every test here keeps P192.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,7 @@ fn inodes(bundle: &Bundle) -> Vec<Option<u64>> {
     inside.into_iter().chain(pairs).chain(bundle.three.iter().map(|one| Some(inode(one)))).collect()
 }
 
+// Keeps P188.
 #[test]
 fn descriptors_arrive_and_none_is_left_open() {
     let _turn = turn();
@@ -75,6 +78,7 @@ fn descriptors_arrive_and_none_is_left_open() {
     wait_for_count(before);
 }
 
+// Keeps P188.
 #[test]
 fn descriptors_in_structs_and_arrays_arrive_at_their_places() {
     each("rights-bundles", |client, _, driver| {
@@ -103,6 +107,7 @@ fn descriptors_in_structs_and_arrays_arrive_at_their_places() {
     });
 }
 
+// Keeps P188.
 #[test]
 fn what_is_given_away_is_closed_once_it_was_sent() {
     each("rights-give", |client, _, driver| {

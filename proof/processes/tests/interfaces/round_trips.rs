@@ -5,6 +5,7 @@ use corewire_processes::interfaces::{DRIVERS, Place, all_round_trip, pin};
 /// How often each message is sent.
 const COUNT: u32 = 1000;
 
+// Keeps P185.
 #[test]
 fn what_is_received_equals_what_was_sent() {
     pin();

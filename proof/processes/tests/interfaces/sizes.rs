@@ -112,6 +112,7 @@ fn calls() -> usize {
     std::env::var("COREWIRE_SIZES").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
 }
 
+// Keeps P219.
 #[test]
 fn requests_of_every_length_are_answered_in_every_way_to_serve() {
     pin();
@@ -131,6 +132,7 @@ fn requests_of_every_length_are_answered_in_every_way_to_serve() {
     }
 }
 
+// Keeps P219.
 /// Whatever processes of the same user send to the service's endpoint.
 #[test]
 fn long_messages_of_strangers_end_no_service() {

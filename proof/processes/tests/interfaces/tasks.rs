@@ -1,4 +1,6 @@
 //! Clients and services as tasks.
+//!
+//! Every test here keeps P192.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -69,6 +71,7 @@ fn both<F: Future<Output = ()>>(test: &str, work: impl Fn(AsyncClient) -> F) {
     }
 }
 
+// Keeps P187.
 #[test]
 fn many_calls_are_under_way() {
     both("many", |client| async move {
@@ -127,6 +130,7 @@ fn descriptors() {
     });
 }
 
+// Keeps P187.
 #[test]
 fn a_future_that_is_dropped_abandons_its_call() {
     for driver in DRIVERS {
@@ -166,6 +170,7 @@ fn a_future_that_is_dropped_abandons_its_call() {
     }
 }
 
+// Keeps P187.
 #[test]
 fn the_end_of_the_service_ends_all_tasks() {
     for driver in DRIVERS {

@@ -63,6 +63,7 @@ fn bad(what: &str) -> ! {
     exit(2)
 }
 
+// Keeps P199.
 #[test]
 fn circuits_survive_kills_and_stops() {
     if let Ok(party) = std::env::var(PARTY) {
@@ -153,7 +154,7 @@ fn be_service(domain: &Domain, at: &str) -> ! {
 fn be_client(domain: &Domain, at: usize, is_calm: bool, mut random: Random) -> ! {
     loop {
         let service = format!("torture.{}", 2 + random.below(2));
-        // Whoever is stopped goes on some time.
+        // A stopped process goes on some time.
         let timeout = if is_calm { LIMIT * 4 } else { Duration::from_secs(5) };
         let bind = Bind::default().drivers([Driver::Circuit]).timeout(timeout);
         match Client::bind(domain, &service, &bind.monitor(MonitorAt::default().number(at))) {

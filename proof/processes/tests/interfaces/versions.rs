@@ -1,4 +1,6 @@
 //! Programs that were made from different versions of an interface.
+//!
+//! Every test here keeps P192.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -116,6 +118,7 @@ macro_rules! serve {
     }};
 }
 
+// Keeps P186.
 #[test]
 fn a_new_client_speaks_to_an_old_service() {
     let set = |old: &mut Old, outbox| old.0 = Some(outbox);
@@ -157,6 +160,7 @@ fn a_new_client_speaks_to_an_old_service() {
     });
 }
 
+// Keeps P186.
 #[test]
 fn an_old_client_speaks_to_a_new_service() {
     let set = |new: &mut New, outbox| new.outbox = Some(outbox);
@@ -206,6 +210,7 @@ fn tasks_of_a_new_client_speak_to_an_old_service() {
     });
 }
 
+// Keeps P186.
 #[test]
 fn a_change_that_is_not_compatible_is_named() {
     let set = |new: &mut New, outbox| new.outbox = Some(outbox);

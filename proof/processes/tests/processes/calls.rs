@@ -23,6 +23,7 @@ fn client(directory: &Directory, driver: &str) -> Role {
     client
 }
 
+// Keeps P184.
 #[test]
 fn a_killed_service_ends_the_calls_of_its_clients() {
     let directory = Directory::new("killed-service");
@@ -37,6 +38,7 @@ fn a_killed_service_ends_the_calls_of_its_clients() {
     }
 }
 
+// Keeps P184.
 #[test]
 fn a_killed_client_leaves_nothing_in_the_service() {
     let directory = Directory::new("killed-client");
@@ -64,6 +66,7 @@ fn a_killed_client_leaves_nothing_in_the_service() {
     assert!(service.is_success());
 }
 
+// Keeps P182.
 #[test]
 fn a_stopped_client_holds_up_nobody() {
     let directory = Directory::new("stopped-client");
@@ -79,6 +82,7 @@ fn a_stopped_client_holds_up_nobody() {
     }
 }
 
+// Keeps P183.
 #[test]
 fn a_client_of_another_user_binds_by_the_socket() {
     if !is_root() {

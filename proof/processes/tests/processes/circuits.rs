@@ -90,6 +90,7 @@ impl Ring {
 
 const NOT_TAKEN: &str = "the other side could not take the capabilities";
 
+// Keeps P202.
 #[test]
 fn descriptors_that_a_process_on_the_way_cannot_take_are_reported_and_none_stays_open() {
     let directory = Directory::new("circuit-descriptors");
@@ -119,6 +120,7 @@ fn descriptors_that_a_process_on_the_way_cannot_take_are_reported_and_none_stays
     ring.passes();
 }
 
+// Keeps P202.
 #[test]
 fn too_many_descriptors_on_their_way_are_reported_and_hold_up_nothing() {
     // The kernel does not limit root.
@@ -189,6 +191,7 @@ fn circuit_client(directory: &Directory, name: &str, who: [&str; 2], options: &[
     Role::start("make-calls", directory, name, &options)
 }
 
+// Keeps P203.
 #[test]
 fn another_user_calls_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory() {
     if !is_root() {
@@ -224,6 +227,7 @@ fn another_user_calls_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory() 
     service.until("gone");
 }
 
+// Keeps P203.
 #[test]
 fn another_user_serves_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory() {
     if !is_root() {
@@ -286,6 +290,7 @@ fn contained(role: &str, directory: &Directory, options: &[&str]) -> Role {
     Role::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
+// Keeps P203.
 #[test]
 fn a_client_in_a_container_calls_by_circuit_as_far_as_a_rule_allows() {
     if !is_root() || !has_containers() {
@@ -363,6 +368,7 @@ fn attack(directory: &Directory, what: &str, options: &[&str]) -> Role {
     Role::start("attack-monitor", directory, what, &[&GUESTS, options].concat())
 }
 
+// Keeps P201.
 #[test]
 fn another_user_that_sends_wrong_packets_is_cut_off_with_the_reason() {
     if !is_root() {
@@ -398,6 +404,7 @@ fn another_user_that_sends_wrong_packets_is_cut_off_with_the_reason() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn another_user_that_sends_wrong_frames_is_cut_off_with_the_reason() {
     if !is_root() {
@@ -422,6 +429,7 @@ fn another_user_that_sends_wrong_frames_is_cut_off_with_the_reason() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn another_user_that_reads_nothing_is_cut_off() {
     if !is_root() {
@@ -438,6 +446,7 @@ fn another_user_that_reads_nothing_is_cut_off() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn connections_circuits_and_calls_of_another_user_hold_up_nobody() {
     if !is_root() {
@@ -471,6 +480,7 @@ fn connections_circuits_and_calls_of_another_user_hold_up_nobody() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn what_takes_long_to_close_holds_up_nobody() {
     if !is_root() {
@@ -500,6 +510,7 @@ fn what_takes_long_to_close_holds_up_nobody() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn a_flood_while_a_lane_ends_holds_up_nobody() {
     if !is_root() {
@@ -515,6 +526,7 @@ fn a_flood_while_a_lane_ends_holds_up_nobody() {
     peace.ends();
 }
 
+// Keeps P201.
 #[test]
 fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
     const LIMIT: usize = 2000;
@@ -550,6 +562,7 @@ fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
     assert!(monitor.is_success());
 }
 
+// Keeps P218.
 #[test]
 fn connections_that_a_living_service_closes_are_no_death() {
     if !is_root() {
@@ -570,6 +583,7 @@ fn connections_that_a_living_service_closes_are_no_death() {
     assert!(monitor.is_success());
 }
 
+// Keeps P201.
 #[test]
 fn descriptors_of_another_user_leave_some_to_the_service() {
     if !is_root() {

@@ -60,12 +60,14 @@ fn stream(test: &str, count: u64, wait: &[&str]) -> Cost {
     Cost { calls, yields, waits, sleeps, near_sleeps }
 }
 
+// Keeps P23.
 #[test]
 fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
     let Cost { calls, yields, .. } = stream("calls-spin", 10_000_000, &["spin"]);
     assert!(calls + yields < 100, "{calls} system calls, {yields} yields");
 }
 
+// Keeps P24.
 #[test]
 fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
     // If a message arrives after a side announced its sleep but before it slept, each side makes one
@@ -81,6 +83,7 @@ fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
     assert!(yields <= waits, "{yields} yields in {waits} waits");
 }
 
+// Keeps P16.
 #[test]
 fn no_wake_up_is_lost_when_sleeps_are_forced_at_random() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

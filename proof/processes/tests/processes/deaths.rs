@@ -36,6 +36,7 @@ fn shared_memory_files() -> usize {
     std::fs::read_dir("/dev/shm").map_or(0, Iterator::count)
 }
 
+// Keeps P1, P10.
 #[test]
 fn receivers_die_and_the_others_read_on() {
     let directory = Directory::new("receivers-die");
@@ -69,6 +70,7 @@ fn receivers_die_and_the_others_read_on() {
     assert!(sender.is_success());
 }
 
+// Keeps P4, P9, P14, P32.
 #[test]
 fn senders_die_and_every_receiver_gets_the_same() {
     let directory = Directory::new("senders-die");
@@ -95,6 +97,7 @@ fn senders_die_and_every_receiver_gets_the_same() {
     assert_eq!(shared_memory_files(), before);
 }
 
+// Keeps P11.
 #[test]
 fn a_sender_that_waits_for_room_goes_on_when_the_one_it_waits_for_dies() {
     let directory = Directory::new("blocked");

@@ -80,6 +80,7 @@ fn is_death(error: &MessageError) -> bool {
     matches!(error, MessageError::PeerDied { .. })
 }
 
+// Keeps P70.
 #[test]
 fn talkers_die_and_what_they_had_sent_arrives() {
     let directory = Directory::new("talkers-die");

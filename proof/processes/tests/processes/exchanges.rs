@@ -197,11 +197,13 @@ fn every_case(test: &str, options: &'static [&'static str], share: u32) {
     }
 }
 
+// Keeps P110, P143.
 #[test]
 fn every_message_comes_whole_and_nothing_beside_it_is_written() {
     every_case("exchanges", &[], 1);
 }
 
+// Keeps P143.
 #[test]
 fn the_same_where_one_side_may_not_read() {
     // `process_vm_readv`, which fails with `EPERM`.

@@ -50,6 +50,7 @@ fn hold_all(receiver: &mut Receiver, domain: &Domain) -> Vec<Kept> {
     }
 }
 
+// Keeps P141.
 /// The receiver is in no call while another thread releases what it held.
 #[test]
 fn a_release_by_another_thread_wakes_a_sender_in_another_process() {
@@ -79,6 +80,7 @@ fn a_release_by_another_thread_wakes_a_sender_in_another_process() {
     assert!(sender.is_success());
 }
 
+// Keeps P142.
 #[test]
 fn held_messages_of_a_sender_that_dies_stay_whole() {
     let directory = Directory::new("held-death");
@@ -104,6 +106,7 @@ fn held_messages_of_a_sender_that_dies_stay_whole() {
     }
 }
 
+// Keeps P142.
 /// A process that holds messages is killed, and the sender goes on.
 #[test]
 fn a_receiver_that_dies_holds_nothing() {

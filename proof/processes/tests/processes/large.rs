@@ -1,4 +1,4 @@
-//! Large messages between processes: whole or not at all, whatever the kernel refuses and whoever dies or is stopped.
+//! Large messages between processes: whole or not at all, whatever the kernel refuses and whichever process dies or is stopped.
 //!
 //! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60), `COREWIRE_STOPS` how often a sender is stopped
 //! (20), `COREWIRE_STOP_MS` for how long (20). `COREWIRE_SEED` repeats a run as far as the kernel allows.
@@ -142,6 +142,7 @@ fn number(role: &mut Role, word: &str) -> u64 {
     role.until(word).trim_start_matches(word).parse().unwrap()
 }
 
+// Keeps P110.
 #[test]
 fn large_messages_are_copied_once_by_the_kernel() {
     let [there, refusals_there, here, refusals_here] = exchange("large", &[]);
@@ -153,6 +154,7 @@ fn refuse(call: i64, errno: i32) -> String {
     format!("refuse={call}:{errno}")
 }
 
+// Keeps P111.
 #[test]
 fn they_arrive_where_one_side_may_not_read() {
     let readv = refuse(libc::SYS_process_vm_readv, libc::ENOSYS);
@@ -163,6 +165,7 @@ fn they_arrive_where_one_side_may_not_read() {
     assert!(here >= copied_min(), "{here} were pulled");
 }
 
+// Keeps P111.
 #[test]
 fn they_arrive_where_one_side_may_neither_read_nor_write() {
     let readv = refuse(libc::SYS_process_vm_readv, libc::EPERM);
@@ -174,6 +177,7 @@ fn they_arrive_where_one_side_may_neither_read_nor_write() {
     assert!(here >= copied_min(), "{here} were pulled");
 }
 
+// Keeps P111.
 #[test]
 fn they_arrive_where_permission_ends() {
     let [there, refusals, ..] = exchange("large-later", &["filter-later", "count=40"]);
@@ -190,6 +194,7 @@ fn give_up_tracing() {
     rustix::thread::set_capabilities(None, sets).unwrap();
 }
 
+// Keeps P111.
 #[test]
 fn they_arrive_where_one_side_hides_its_memory() {
     give_up_tracing();
@@ -198,6 +203,7 @@ fn they_arrive_where_one_side_hides_its_memory() {
     assert!(there >= copied_min(), "{there} of this side's were pulled");
 }
 
+// Keeps P111.
 #[test]
 fn they_arrive_where_one_side_lives_in_a_user_namespace() {
     let has_namespaces = std::process::Command::new("unshare").args(["--user", "true"]).status();
@@ -211,6 +217,7 @@ fn they_arrive_where_one_side_lives_in_a_user_namespace() {
     assert!(there <= 1, "{there} were pulled by a side that may not look into a process outside");
 }
 
+// Keeps P115.
 #[test]
 fn blocking_sends_of_two_endpoints_to_each_other_finish() {
     for bytes in [100_000, 3_000_000, 64 << 20] {
@@ -271,6 +278,7 @@ fn memory_that_is_unmapped_under_a_send_is_an_error_and_the_receive_waits_on() {
     );
 }
 
+// Keeps P112.
 #[test]
 fn senders_die_in_transfers() {
     let directory = Directory::new("large-senders-die");
@@ -321,6 +329,7 @@ fn senders_die_in_transfers() {
     assert_eq!(endpoint.counter("violations"), Ok(0));
 }
 
+// Keeps P112.
 #[test]
 fn receivers_die_in_transfers() {
     let directory = Directory::new("large-receivers-die");
@@ -355,6 +364,7 @@ fn receivers_die_in_transfers() {
     }
 }
 
+// Keeps P114.
 #[test]
 fn a_stopped_sender_holds_up_nobody_who_has_a_limit() {
     let directory = Directory::new("large-stopped");
@@ -405,6 +415,7 @@ fn a_stopped_sender_holds_up_nobody_who_has_a_limit() {
     assert_eq!(number(&mut echo, "refusals "), 0);
 }
 
+// Keeps P113.
 #[test]
 fn a_send_that_runs_out_of_time_is_never_torn() {
     let directory = Directory::new("large-withdrawn");

@@ -65,6 +65,7 @@ fn two_processes_are_connected_when_the_name_is_there() {
     assert!(client.is_success());
 }
 
+// Keeps P150.
 #[test]
 fn a_killed_process_is_not_found_and_its_name_is_free() {
     let directory = Directory::new("listeners-killed");
@@ -117,6 +118,7 @@ fn a_client_that_is_killed_leaves_a_connection_that_has_ended() {
     wait_for_end(&connection);
 }
 
+// Keeps P150.
 #[test]
 fn a_forked_child_has_no_listener_and_no_connection() {
     let directory = Directory::new("listeners-fork");
@@ -125,6 +127,7 @@ fn a_forked_child_has_no_listener_and_no_connection() {
     assert!(role.is_success());
 }
 
+// Keeps P151.
 #[test]
 fn a_guest_finds_waits_for_and_connects_to_a_listener() {
     if !is_root() {
@@ -165,6 +168,7 @@ fn a_guest_finds_waits_for_and_connects_to_a_listener() {
     assert_eq!(directory.files().len(), 2, "the guests left nothing: {:?}", directory.files());
 }
 
+// Keeps P151.
 #[test]
 fn a_user_who_is_not_admitted_is_refused_with_both_numbers() {
     if !is_root() {
@@ -202,6 +206,7 @@ fn a_process_that_admits_nobody_shows_guests_no_listener() {
     assert!(matches!(error, ConnectServiceError::NotFound(_)), "{error}");
 }
 
+// Keeps P151.
 #[test]
 fn guests_who_are_not_accepted_shut_nobody_out() {
     if !is_root() {

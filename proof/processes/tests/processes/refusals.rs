@@ -128,6 +128,7 @@ fn ended(
     }
 }
 
+// Keeps P85.
 #[test]
 fn whatever_is_refused_channels_work_or_say_why_not_and_nobody_burns() {
     let errors = [libc::EPERM, libc::ENOSYS, libc::EACCES];
@@ -175,6 +176,7 @@ fn whatever_is_refused_channels_work_or_say_why_not_and_nobody_burns() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+// Keeps P86.
 #[test]
 fn what_is_refused_is_not_said_to_be_there() {
     let directory = Directory::new("refusals-found");

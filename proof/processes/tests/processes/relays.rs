@@ -69,6 +69,7 @@ impl Channel {
     }
 }
 
+// Keeps P54.
 #[test]
 fn relays_die_and_the_others_of_their_group_lose_nothing() {
     let mut channel = Channel::start("relays");
@@ -95,6 +96,7 @@ fn relays_die_and_the_others_of_their_group_lose_nothing() {
     }
 }
 
+// Keeps P54.
 #[test]
 fn a_group_whose_relay_leaves_in_order_loses_nothing() {
     let mut channel = Channel::start("relays-leave");
@@ -114,6 +116,7 @@ fn a_group_whose_relay_leaves_in_order_loses_nothing() {
     }
 }
 
+// Keeps P54.
 #[test]
 fn what_a_dead_sender_has_sent_reaches_those_whose_relay_died_with_it() {
     for round in 0..deaths().div_ceil(2) {
@@ -136,6 +139,7 @@ fn what_a_dead_sender_has_sent_reaches_those_whose_relay_died_with_it() {
     }
 }
 
+// Keeps P54.
 #[test]
 fn a_stopped_relay_is_not_taken_for_dead() {
     let mut channel = Channel::start("relays-stopped");

@@ -30,6 +30,7 @@ fn stopped(directory: &Directory, options: &[&str]) -> Role {
 /// More than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
 
+// Keeps P4.
 #[test]
 fn a_stopped_waiter_holds_back_the_first_message_for_as_long_as_was_said() {
     let directory = Directory::new("stopped-waiter");
@@ -62,6 +63,7 @@ fn shown(directory: &Directory) -> (usize, Vec<u32>) {
     (count - pids.len(), pids)
 }
 
+// Keeps P94.
 #[test]
 fn a_stopped_process_with_many_names_hides_nobody() {
     let directory = Directory::new("stopped-many");
@@ -75,6 +77,7 @@ fn a_stopped_process_with_many_names_hides_nobody() {
     assert_eq!(shown(&directory), (303, Vec::new()));
 }
 
+// Keeps P94.
 /// Eight observers with a connection for each of 300 names would fill the queue of connections.
 #[test]
 fn observers_at_the_same_time_see_everything() {
@@ -102,6 +105,7 @@ fn fill_queues(directory: &Directory) {
     }
 }
 
+// Keeps P90.
 #[test]
 fn a_stopped_process_with_a_full_queue_delays_nobody() {
     let directory = Directory::new("stopped-full");
@@ -118,6 +122,7 @@ fn a_stopped_process_with_a_full_queue_delays_nobody() {
     }
 }
 
+// Keeps P90.
 #[test]
 fn a_stopped_owner_with_a_full_queue_does_not_answer_in_the_time_that_was_said() {
     let directory = Directory::new("stopped-full-owner");
@@ -148,6 +153,7 @@ fn comes_late(mut waiter: Role, late_by: u64) {
     assert!(waiter.is_success());
 }
 
+// Keeps P4.
 #[test]
 fn a_stopped_waiter_does_not_hold_back_a_sender_that_overwrites() {
     let directory = Directory::new("stopped-overwrite");
@@ -158,6 +164,7 @@ fn a_stopped_waiter_does_not_hold_back_a_sender_that_overwrites() {
     comes_late(waiter, 1);
 }
 
+// Keeps P4.
 #[test]
 fn a_stopped_waiter_holds_back_a_sender_that_evicts_for_its_patience() {
     let directory = Directory::new("stopped-evict");
@@ -169,6 +176,7 @@ fn a_stopped_waiter_holds_back_a_sender_that_evicts_for_its_patience() {
     comes_late(waiter, 1);
 }
 
+// Keeps P4.
 #[test]
 fn a_stopped_waiter_holds_back_a_sender_that_blocks_for_a_bounded_time() {
     let directory = Directory::new("stopped-block");
@@ -181,7 +189,7 @@ fn a_stopped_waiter_holds_back_a_sender_that_blocks_for_a_bounded_time() {
         sender.send(b"first, second, third").unwrap();
     }
     comes_late(waiter, 3);
-    // Whoever comes late may still ask for the oldest.
+    // A late receiver may still ask for the oldest.
     let mut late = domain.receiver(CHANNEL).from_oldest().join_when_created().unwrap();
     assert_eq!(late.late_by(), 0);
     assert_eq!(late.receive().unwrap().sequence(), 0);
@@ -189,6 +197,7 @@ fn a_stopped_waiter_holds_back_a_sender_that_blocks_for_a_bounded_time() {
     assert_eq!(late.late_by(), 0);
 }
 
+// Keeps P4.
 #[test]
 fn a_stopped_waiter_holds_back_a_shared_channel_for_a_bounded_time() {
     let directory = Directory::new("stopped-shared");
@@ -207,6 +216,7 @@ fn a_stopped_waiter_holds_back_a_shared_channel_for_a_bounded_time() {
     assert_eq!(late.late_by(), 2);
 }
 
+// Keeps P4.
 #[test]
 fn a_waiter_that_dies_holds_nobody_up() {
     let directory = Directory::new("dead-waiter");

@@ -648,6 +648,7 @@ impl Scenario {
     }
 }
 
+// Keeps P14.
 #[test]
 fn tortured_channels_lose_nothing_and_nobody_hangs() {
     let kills = given("COREWIRE_TORTURE_KILLS", 60);

@@ -228,7 +228,7 @@ impl<H: Host> Endpoint<H> {
             return false;
         }
         self.present.push(row);
-        // Whoever polls or sleeps never allocates.
+        // A thread that polls or sleeps never allocates.
         let peers = self.present.len();
         self.queue.reserve(peers.saturating_sub(self.queue.len()));
         self.cooling.reserve(peers.saturating_sub(self.cooling.len()));

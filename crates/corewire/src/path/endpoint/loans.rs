@@ -34,7 +34,7 @@ enum LoanMemory {
 }
 
 impl EndpointLoan {
-    /// For whom it is.
+    /// Its receiver.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer

@@ -33,7 +33,7 @@ pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
     let ends = |times: &[f64]| [0.5, 0.99].map(|part| percentile(times, part));
     let found = measure(POLLED)?;
     let (hot, silent) = (ends(&found.hot), ends(&found.silent));
-    report.p50_p99("hot_ns", "from one who talks", hot);
+    report.p50_p99("hot_ns", "from a peer that talks", hot);
     report.p50_p99("silent_ns", "from one of 63 silent for a second", silent);
     report.value("silent_messages", found.silent.len());
     report.number("silent_ratio_p99", "ratio of the p99s", silent[1] / hot[1]);

@@ -22,6 +22,7 @@ fn results(out: &Scratch) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
+// Keeps P64.
 #[test]
 fn a_study_leaves_a_page_results_and_tables() {
     let out = Scratch::new("all");
@@ -61,6 +62,7 @@ fn a_study_leaves_a_page_results_and_tables() {
     assert!(!out.path().join("progress.jsonl").exists(), "nothing is unfinished");
 }
 
+// Keeps P64.
 #[test]
 fn system_calls_of_the_kernels_mechanisms_are_counted() {
     let out = Scratch::new("calls");
@@ -85,6 +87,7 @@ fn system_calls_of_the_kernels_mechanisms_are_counted() {
     }
 }
 
+// Keeps P65.
 #[test]
 fn an_interrupted_study_goes_on_where_it_was() {
     let out = Scratch::new("resume");

@@ -1,5 +1,7 @@
 //! Every mechanism carries every size, complete and in order; it refuses what it cannot carry; and only
 //! mechanisms that are lossy lose messages.
+//!
+//! Every test here keeps P63.
 
 use std::fs;
 

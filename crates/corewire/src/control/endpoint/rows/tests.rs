@@ -1,5 +1,7 @@
 //! Every order of what two endpoints that link with each other can do, with requests that are given up at any time, and
 //! links that either end drops.
+//!
+//! Every test here keeps P218.
 
 use std::collections::{HashSet, VecDeque};
 

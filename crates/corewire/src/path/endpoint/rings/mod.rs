@@ -65,7 +65,7 @@ pub(crate) struct PairRings {
     control: Arc<dyn EndpointHalf>,
     pipe: Pipe,
     rendezvous: Rendezvous,
-    /// This endpoint's incarnation: whoever reads it here has reached this process.
+    /// This endpoint's incarnation: a process that reads it here has reached this process.
     cookie: Box<[u8; 16]>,
     /// The peers' memory, by row.
     remotes: Vec<Option<Remote>>,
