@@ -59,6 +59,9 @@ impl Deref for Bytes {
     }
 }
 
+/// The longest message that may come after an answer of a service; `None` if the answer does not say.
+pub type BytesMaxOf = fn(&[u8]) -> Option<usize>;
+
 /// A message that has come through a circuit.
 #[derive(Debug)]
 pub struct Message {

@@ -34,7 +34,7 @@ use rustix::io::Errno;
 
 use self::data::DataLane;
 use self::inbox::{Inbox, Interrupt};
-pub use self::message::{Bytes, CircuitError, Message};
+pub use self::message::{Bytes, BytesMaxOf, CircuitError, Message};
 use self::state::{Look, State};
 use super::attach::{self, AttachError, Data, attach};
 use super::capability::{self, Outgoing};
@@ -83,8 +83,8 @@ pub struct Opening<'a> {
     pub offer: Vec<u8>,
     /// The longest message that may come.
     pub bytes_max: usize,
-    /// The longest message that may come after an answer; `None` if it does not say.
-    pub bytes_max_of: fn(&[u8]) -> Option<usize>,
+    /// The longest message that may come after an answer.
+    pub bytes_max_of: BytesMaxOf,
 }
 
 impl Hub {

@@ -10,7 +10,7 @@ use corewire_os::packet::{self, SocketError};
 use rustix::event::{PollFlags, epoll};
 
 use super::data::{Buffer, DataLane, NO_FRAME, Seen};
-use super::message::{Bytes, CircuitError, Message};
+use super::message::{Bytes, BytesMaxOf, CircuitError, Message};
 use crate::ends::{Came, Ended, Ends, Head, Wrong};
 use crate::link::capability::{self, Received};
 use crate::link::control::{Control, News, descriptors_max};
@@ -87,7 +87,7 @@ pub(super) struct Local {
     rights: VecDeque<Option<Vec<Received>>>,
     pub(super) answer: Option<(Origin, Vec<u8>)>,
     /// The longest message that an answer announces.
-    bytes_max_of: Option<fn(&[u8]) -> Option<usize>>,
+    bytes_max_of: Option<BytesMaxOf>,
     /// The service's process may be of another user.
     pub(super) is_foreign: bool,
     /// Wakes the thread that follows for it.
@@ -131,7 +131,7 @@ impl Local {
 pub(super) struct Locals(Vec<Option<Local>>);
 
 impl Locals {
-    pub(super) fn insert(&mut self, index: u32, bytes_max_of: fn(&[u8]) -> Option<usize>) {
+    pub(super) fn insert(&mut self, index: u32, bytes_max_of: BytesMaxOf) {
         let index = index as usize;
         if self.0.len() <= index {
             self.0.resize_with(index + 1, || None);
