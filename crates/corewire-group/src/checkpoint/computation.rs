@@ -362,7 +362,7 @@ impl Computation {
         self.checkpoint_numbered(self.part.number() + 1, state())
     }
 
-    /// Takes a checkpoint if one is [due](ComputationBuilder::every), and another rank has not caused one meanwhile, and does
+    /// Takes a checkpoint if one is [due](super::ComputationBuilder::every), and another rank has not caused one meanwhile, and does
     /// what others have asked for. Returns at once otherwise. A program calls this once in a while, at the latest
     /// whenever it takes a new step.
     ///

@@ -37,7 +37,7 @@ pub enum LogFileError {
         found: u32,
     },
     /// What was once on the disk is not there any more: entries that somebody was told of are lost. The file was not
-    /// changed. [`salvage_log`] copies what can be read.
+    /// changed. [`salvage_log`](super::salvage_log) copies what can be read.
     #[error(
         "{path:?} is damaged at byte {at}: the entry of index {next} cannot be read (`corewire log --salvage` copies what can)"
     )]

@@ -262,7 +262,7 @@ impl<H: Host + Send + Sync> Home for Releases<H> {
 }
 
 /// A block of an endpoint's heap that its program writes, for one peer. It must be sent or given back: see
-/// [`Endpoint::give_back_block`](super::Endpoint::give_back_block).
+/// [`Endpoint::give_block_back`](super::Endpoint::give_block_back).
 pub struct LentBlock {
     pub(super) block: Block,
     pub(super) row: u32,

@@ -48,7 +48,7 @@
 //! | payload of up to 104 bytes | 1 more | | |
 //! | payload of up to 160 bytes | 2 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
-//! | of n bytes in place ([`grants`]) | n/64 more, once | 2 | 0 |
+//! | of n bytes in place (`grants.rs`) | n/64 more, once | 2 | 0 |
 //! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
 //!
 //! # Threads and writers
