@@ -48,7 +48,7 @@ impl Messages {
     /// is dropped.
     async fn next(&mut self, selector: Selector) -> Result<OwnedMessage, Box<dyn Error>> {
         loop {
-            if self.endpoint.try_probe(selector)?.is_some() {
+            if self.endpoint.now().probe(selector)?.is_some() {
                 return Ok(self.endpoint.receive(selector)?);
             }
             // Returns false if something has arrived in the meantime.

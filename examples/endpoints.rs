@@ -49,7 +49,7 @@ fn ask(domain: &Domain, left: u64, right: u64) -> Result<(), Box<dyn Error>> {
     let mut product = [0; 8];
     // If the server dies, this returns an error instead of waiting for ever.
     let patience = Duration::from_secs(10);
-    match endpoint.call_into_timeout(server, &request, &mut product, patience)? {
+    match endpoint.within(patience).call_into(server, &request, &mut product)? {
         Some(_) => println!("{left} x {right} = {}", u64::from_le_bytes(product)),
         None => println!("no reply within {patience:?}"),
     }

@@ -10,7 +10,7 @@
 //! | [`node`] | what a monitor decides: forwarding, set-up and tear-down, routing tables, policy | none |
 //! | [`link`] | the two lanes of a link between neighbours, and a program's link to its monitor | rings, sockets |
 //! | [`patience`] | how long a call waits | none |
-//! | [`monitor`] | the process around a node; what it shows | rings, sockets, `epoll` |
+//! | `monitor` (feature `monitor`) | the process around a node; what it shows | rings, sockets, `epoll` |
 
 #![forbid(unsafe_code)]
 

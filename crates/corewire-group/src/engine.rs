@@ -745,7 +745,7 @@ impl Engine {
     fn hear(&mut self) -> Result<bool, GroupError> {
         let mut has_any = false;
         for _ in 0..FRAMES_PER_TURN {
-            let event = match self.endpoint.try_receive_event(Selector::any()) {
+            let event = match self.endpoint.now().receive_event(Selector::any()) {
                 Ok(None) => break,
                 Ok(Some(event)) => event,
                 Err(MessageError::Interrupted) => continue,

@@ -69,7 +69,7 @@ pub fn look(domain: &Domain, within: Duration) -> Result<Vec<GroupView>, JoinGro
     let deadline = Instant::now().checked_add(within);
     while !waiting.is_empty() {
         let left = deadline.map_or(within, |at| at.saturating_duration_since(Instant::now()));
-        match endpoint.receive_event_timeout(Selector::any(), left) {
+        match endpoint.within(left).receive_event(Selector::any()) {
             Ok(None) => break,
             Ok(Some(Event::Came(peer))) => {
                 let _ = endpoint.try_send(peer, FRAME_TAG, &encode(&Frame::Look));

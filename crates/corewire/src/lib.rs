@@ -333,7 +333,7 @@ pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
-    ProgressingEndpoint, Rendezvous, Request, UnsentLoan,
+    ProgressingEndpoint, Rendezvous, Request, UnsentLoan, Within,
 };
 pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};

@@ -120,7 +120,7 @@ fn a_receiver_that_dies_gives_all_memory_back() {
     reader.peer("parent").unwrap();
     let loan = loop {
         reader.progress().unwrap();
-        match endpoint.try_loan(peer, 512 << 10) {
+        match endpoint.now().loan(peer, 512 << 10) {
             Ok(loan) if loan.is_in_place() => break loan,
             Ok(_) | Err(MessageError::ReceiverFull { .. }) => endpoint.progress().unwrap(),
             Err(error) => panic!("{error}"),

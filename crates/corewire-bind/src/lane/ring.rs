@@ -193,7 +193,7 @@ impl RingLink {
             Patience::None | Patience::Zero => self.endpoint.test(handle),
             Patience::Forever => self.endpoint.wait(handle).map(Some),
             Patience::Until(..) => match patience.left() {
-                Ok(left) => self.endpoint.wait_timeout(handle, left.unwrap_or_default()),
+                Ok(left) => self.endpoint.within(left.unwrap_or_default()).wait(handle),
                 Err(_) => self.endpoint.test(handle),
             },
         };

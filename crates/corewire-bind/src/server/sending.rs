@@ -309,7 +309,7 @@ impl Sending {
     #[cold]
     fn forget_sent(&mut self) -> bool {
         let mut sent = std::mem::take(&mut self.sent);
-        let ended = self.endpoint.try_completions(&mut sent, usize::MAX);
+        let ended = self.endpoint.now().completions(&mut sent, usize::MAX);
         self.was_interrupted |= matches!(ended, Err(MessageError::Interrupted));
         let are_some = !sent.is_empty();
         for completion in sent.drain(..) {

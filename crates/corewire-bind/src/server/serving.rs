@@ -65,7 +65,7 @@ impl ServerCore {
                 Some(status) => status,
                 None => return self.serve_slowly(timeout, None, program),
             },
-            Some(_) => match endpoint.try_receive_event_into(any, &mut *self.buffer) {
+            Some(_) => match endpoint.now().receive_event_into(any, &mut *self.buffer) {
                 Ok(Some(Event::Received(status))) => status,
                 // The way of a program that polls.
                 Ok(None) if timeout == Some(Duration::ZERO) => return Ok(false),
@@ -276,7 +276,7 @@ impl ServerCore {
     #[cold]
     fn long(&mut self) -> Result<Long, ServeError> {
         let any = Selector::any();
-        let status = match self.sending.endpoint.try_probe(any) {
+        let status = match self.sending.endpoint.now().probe(any) {
             Ok(Some(status)) => status,
             Ok(None) => return Ok(Long::Half),
             Err(error) => return Ok(Long::Handled(self.handle(Err(error), Self::buffered)?)),
@@ -285,7 +285,7 @@ impl ServerCore {
         let client = self.sending.clients.of_number(Tag(status.tag).binding(), status.source);
         let bytes = status.bytes;
         let fault = match client {
-            Some(_) if bytes <= bytes_max => match self.sending.endpoint.try_receive_event(any) {
+            Some(_) if bytes <= bytes_max => match self.sending.endpoint.now().receive_event(any) {
                 Ok(None) => return Ok(Long::Half),
                 Err(MessageError::NoMemory { .. }) => {
                     format!("there is no memory for its message of {bytes} bytes")
@@ -315,9 +315,9 @@ impl ServerCore {
         let (endpoint, any) = (&mut self.sending.endpoint, Selector::any());
         let buffer = &mut *self.buffer;
         match patience.left() {
-            _ if self.has_mail => endpoint.try_receive_event_into(any, buffer),
+            _ if self.has_mail => endpoint.now().receive_event_into(any, buffer),
             // A receive would not return when what is kept has gone.
-            Ok(left) if owes_notes => match endpoint.try_receive_event_into(any, buffer) {
+            Ok(left) if owes_notes => match endpoint.now().receive_event_into(any, buffer) {
                 Ok(None) => {
                     self.sending.wait(left)?;
                     Err(MessageError::Interrupted)
@@ -325,8 +325,8 @@ impl ServerCore {
                 event => event,
             },
             Ok(None) => endpoint.receive_event_into(any, buffer).map(Some),
-            Ok(Some(left)) => endpoint.receive_event_into_timeout(any, buffer, left),
-            Err(_) => endpoint.try_receive_event_into(any, buffer),
+            Ok(Some(left)) => endpoint.within(left).receive_event_into(any, buffer),
+            Err(_) => endpoint.now().receive_event_into(any, buffer),
         }
     }
 

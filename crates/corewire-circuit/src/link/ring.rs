@@ -128,7 +128,7 @@ impl RingLane {
         let until = Instant::now().checked_add(FINISH_WITHIN);
         while let (Some(handle), Some(until)) = (self.kept, until) {
             let left = until.saturating_duration_since(Instant::now());
-            match endpoint.wait_timeout(handle, left) {
+            match endpoint.within(left).wait(handle) {
                 Ok(None) if !left.is_zero() => {}
                 Err(MessageError::Interrupted) if !left.is_zero() => self.was_interrupted = true,
                 _ => self.kept = None,

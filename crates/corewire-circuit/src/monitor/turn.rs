@@ -151,7 +151,7 @@ impl Monitor {
     #[cold]
     fn cut_long(&mut self, which: usize, wanted: Selector) -> Result<bool, MonitorError> {
         let rings = &mut self.out.rings[which];
-        let status = match rings.endpoint.try_probe(wanted) {
+        let status = match rings.endpoint.now().probe(wanted) {
             Ok(Some(status)) => status,
             Ok(None) => return Ok(false),
             Err(MessageError::Interrupted) => return Ok(true),
@@ -170,7 +170,7 @@ impl Monitor {
     fn take_events(&mut self, which: usize) -> Result<usize, MonitorError> {
         for taken in 0..EVENTS_PER_LOOK {
             let rings = &mut self.out.rings[which];
-            let event = rings.endpoint.try_receive_event_into(Selector::any(), &mut *self.buffer);
+            let event = rings.endpoint.now().receive_event_into(Selector::any(), &mut *self.buffer);
             match event {
                 Ok(Some(Event::Gone { peer, why })) => {
                     if let Some(link) = self.out.rings[which].link_of(peer) {

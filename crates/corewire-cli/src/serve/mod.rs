@@ -167,7 +167,7 @@ fn next_request(
     jobs: &mut Jobs,
 ) -> Result<Event<(OwedReply, OwnedMessage)>, MessageError> {
     if !jobs.gone.is_empty() {
-        match endpoint.try_receive_request_event()? {
+        match endpoint.now().receive_request_event()? {
             Some(event) => return Ok(event),
             // No request is left of those that went while none was received.
             None => jobs.gone.clear(),

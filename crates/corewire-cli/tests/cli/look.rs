@@ -356,7 +356,7 @@ fn ls_shows_for_whom_a_loan_waits() {
     // What the viewer grants grows with what it is asked for.
     let (mut kept, mut refused) = (Vec::new(), 0);
     while refused < 3 {
-        match camera.try_loan(peer, 2 << 20) {
+        match camera.now().loan(peer, 2 << 20) {
             Ok(image) if image.is_in_place() => {
                 camera.send_loan(image, 7).unwrap();
                 kept.push(viewer.receive(Selector::any()).unwrap());

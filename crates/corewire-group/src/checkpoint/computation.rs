@@ -513,7 +513,7 @@ impl Computation {
         let Some(peer) = self.peers[to] else { return Ok(()) };
         let mut looks = 0;
         loop {
-            match self.endpoint.try_send_gather(peer, tag, &[header, bytes]) {
+            match self.endpoint.now().send_gather(peer, tag, &[header, bytes]) {
                 Ok(()) => return Ok(()),
                 Err(MessageError::Full { .. }) => {}
                 Err(error) => return Err(self.failed(to, error)),
@@ -536,13 +536,13 @@ impl Computation {
         self.check()?;
         let mut event = match first {
             None => self.endpoint.receive_event(Selector::any()).map(Some),
-            Some(time) => self.endpoint.receive_event_timeout(Selector::any(), time),
+            Some(time) => self.endpoint.within(time).receive_event(Selector::any()),
         };
         for _ in 1..MESSAGES_AT_ONCE {
             if !self.note(event)? {
                 return Ok(());
             }
-            event = self.endpoint.try_receive_event(Selector::any());
+            event = self.endpoint.now().receive_event(Selector::any());
         }
         self.note(event).map(drop)
     }

@@ -370,7 +370,7 @@ impl Meeting<'_> {
         &mut self,
         pause: Duration,
     ) -> Result<Option<Event<corewire::OwnedMessage>>, ComputationError> {
-        match self.endpoint.receive_event_timeout(Selector::any(), pause) {
+        match self.endpoint.within(pause).receive_event(Selector::any()) {
             Err(MessageError::Interrupted) => Ok(None),
             other => Ok(other?),
         }

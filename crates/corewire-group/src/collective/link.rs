@@ -271,7 +271,7 @@ impl Communicator {
     /// Looks whether a member has ended, for calls that wait for something else than a message.
     fn hear(&mut self) -> Result<(), CollectiveError> {
         let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
-        match endpoint.try_receive_event_into(Selector::tag(NO_TAG), &mut [])? {
+        match endpoint.now().receive_event_into(Selector::tag(NO_TAG), &mut [])? {
             Some(Event::Gone { peer, why }) => self.hear_end(peer, &why),
             _ => Ok(()),
         }
@@ -287,7 +287,7 @@ impl Communicator {
         while let Some(endpoint) = &mut self.endpoint
             && endpoint.has_pending_sends()
         {
-            match endpoint.flush_timeout(LOOKS_EVERY) {
+            match endpoint.within(LOOKS_EVERY).flush() {
                 Ok(()) => break,
                 Err(MessageError::Timeout { .. }) => self.hear()?,
                 Err(error) => return Err(error.into()),
@@ -337,7 +337,7 @@ impl Communicator {
                     None => endpoint.receive_event_into(selector, buffer).map(Some),
                 },
                 // Its sender waits for this processor, probably.
-                _ => endpoint.try_receive_event_into(selector, buffer),
+                _ => endpoint.now().receive_event_into(selector, buffer),
             };
             match event {
                 Ok(Some(Event::Received(status))) => {
@@ -437,7 +437,7 @@ impl Communicator {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let nothing = Selector::tag(NO_TAG);
-            match endpoint.receive_event_into_timeout(nothing, &mut [], left) {
+            match endpoint.within(left).receive_event_into(nothing, &mut []) {
                 Ok(Some(Event::Gone { peer, why: MessageError::PeerDied { .. } })) => {
                     let died = self.peers.iter().position(|one| *one == Some(peer));
                     if died.is_some() {

@@ -51,7 +51,7 @@ fn each_call_gets_its_reply_whatever_its_length() {
         assert_eq!(buffer, reversed);
         let reply = client.call_timeout(to_server, &request, LONG).unwrap().unwrap();
         assert_eq!(reply, reversed);
-        let status = client.call_into_timeout(to_server, &request, &mut buffer, LONG).unwrap();
+        let status = client.within(LONG).call_into(to_server, &request, &mut buffer).unwrap();
         assert_eq!(status.unwrap().bytes, length as u64);
         let call = client.icall(to_server, request).unwrap();
         assert_eq!(client.wait(call).unwrap().memory.into_vec(), reversed);
@@ -80,8 +80,8 @@ fn calls_are_apart_from_messages() {
     let completion = client.wait(call).unwrap();
     assert_eq!(completion.result.unwrap().source, to_server);
     assert_eq!(completion.memory.into_vec(), b"answer");
-    assert!(server.try_receive_request().unwrap().is_none());
-    assert!(server.receive_request_timeout(Duration::from_millis(1)).unwrap().is_none());
+    assert!(server.now().receive_request().unwrap().is_none());
+    assert!(server.within(Duration::from_millis(1)).receive_request().unwrap().is_none());
 }
 
 // Keeps P102.
@@ -187,7 +187,7 @@ fn a_call_that_runs_out_of_time_gets_nothing() {
     let (mut server, _, mut client, to_server) = two(scratch.domain());
     let short = Duration::from_millis(2);
     assert!(client.call_timeout(to_server, b"first", short).unwrap().is_none());
-    assert!(client.call_into_timeout(to_server, b"second", &mut [], short).unwrap().is_none());
+    assert!(client.within(short).call_into(to_server, b"second", &mut []).unwrap().is_none());
     for expected in [b"first".as_slice(), b"second"] {
         let request = server.receive_request().unwrap();
         assert_eq!(&request[..], expected);
@@ -212,7 +212,7 @@ fn both_may_call_each_other_at_once() {
                 calls.push(endpoint.icall(peer, request).unwrap());
             }
             while replied < 500 || ended < 500 {
-                while let Some(request) = endpoint.try_receive_request().unwrap() {
+                while let Some(request) = endpoint.now().receive_request().unwrap() {
                     let bytes = request.to_vec();
                     request.reply(&bytes).unwrap();
                     replied += 1;
@@ -266,8 +266,8 @@ fn a_server_learns_of_its_clients_before_their_first_and_after_their_last_reques
         }
     }
     assert_eq!((requests, here), (200, vec![]));
-    assert!(server.try_receive_request_event().unwrap().is_none());
-    let waited = server.receive_request_event_timeout(Duration::from_millis(1)).unwrap();
+    assert!(server.now().receive_request_event().unwrap().is_none());
+    let waited = server.within(Duration::from_millis(1)).receive_request_event().unwrap();
     assert!(waited.is_none());
     clients.join().unwrap();
 }

@@ -90,7 +90,7 @@ fn a_receive_takes_what_it_asks_for_and_leaves_the_rest() {
     assert_eq!(b.receive(Selector::masked(8, 8).from(from_c)).unwrap().tag(), 12);
     assert_eq!(b.receive(Selector::any().from(to_a)).unwrap(), [1]);
     assert_eq!(b.receive(Selector::any()).unwrap(), [13; 300]);
-    assert_eq!(b.try_probe(Selector::any()).unwrap(), None);
+    assert_eq!(b.now().probe(Selector::any()).unwrap(), None);
     assert_eq!(b.name_of(from_c), Some("c"));
 }
 
@@ -182,7 +182,7 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
             Err(error) => panic!("{error}"),
         }
         // This call makes `b` keep what its budget allows.
-        assert_eq!(b.try_probe(Selector::tag(u64::MAX)).unwrap(), None);
+        assert_eq!(b.now().probe(Selector::tag(u64::MAX)).unwrap(), None);
     }
     assert!(b.counter("stalls").unwrap() >= 1);
     let too_long = MessageError::Timeout { after: Duration::from_millis(1) };
@@ -213,13 +213,13 @@ fn a_flush_ends_in_time_or_when_everything_is_on_its_way() {
         sent += 1;
     }
     let limit = Duration::from_millis(1);
-    assert_eq!(a.flush_timeout(limit), Err(MessageError::Timeout { after: limit }));
+    assert_eq!(a.within(limit).flush(), Err(MessageError::Timeout { after: limit }));
     let receiver = thread::spawn(move || {
         for tag in 0..sent {
             assert_eq!(b.receive(Selector::tag(tag)).unwrap()[..], bytes_of(1 << 20, 1));
         }
     });
-    a.flush_timeout(LONG).unwrap();
+    a.within(LONG).flush().unwrap();
     assert!(!a.has_pending_sends());
     receiver.join().unwrap();
 }
@@ -303,7 +303,7 @@ fn a_message_that_was_claimed_is_nobody_elses() {
     let claimed = b.claim(Selector::tag(5)).unwrap();
     assert_eq!(claimed.status.source, to_a);
     assert_eq!(b.receive(Selector::tag(5)).unwrap(), b"yours");
-    assert!(b.try_claim(Selector::any()).unwrap().is_none());
+    assert!(b.now().claim(Selector::any()).unwrap().is_none());
     let mut buffer = [0; 4];
     b.receive_claimed_into(claimed, &mut buffer).unwrap();
     assert_eq!(&buffer, b"mine");
@@ -478,7 +478,7 @@ fn more_peers_than_rings_take_turns_at_them() {
         // A ring is passed on when the peer that has it has seen that it is wanted.
         for index in 0..others.len() {
             for length in [40, 5000] {
-                while others[index].1.try_probe(Selector::any()).unwrap().is_none() {
+                while others[index].1.now().probe(Selector::any()).unwrap().is_none() {
                     a.progress().unwrap();
                     for (_, endpoint) in &mut others {
                         endpoint.progress().unwrap();
@@ -831,7 +831,7 @@ fn a_send_ends_when_it_was_delivered_or_matched_if_that_is_asked() {
     receiver.join().unwrap();
     // Nobody answers any more.
     let last = a.isend_with(to_b, 4, vec![0; 8], options(4, Until::Matched));
-    assert!(last.is_err() || a.completions_timeout(&mut completions, 8, LONG).unwrap() == 1);
+    assert!(last.is_err() || a.within(LONG).completions(&mut completions, 8).unwrap() == 1);
 }
 
 #[test]
@@ -992,7 +992,7 @@ fn peers_that_come_and_go_while_threads_connect_have_a_row_each() {
         let (mut came, mut received, mut gone) = (0, 0, 0);
         while received < 3 * LIVES || gone < came || !lives.iter().all(|lives| lives.is_finished())
         {
-            match a.try_receive_event(Selector::any()).unwrap() {
+            match a.now().receive_event(Selector::any()).unwrap() {
                 Some(Event::Came(_)) => came += 1,
                 Some(Event::Received(message)) => {
                     assert_eq!(*message, [7; 40]);

@@ -69,7 +69,7 @@ fn messages_of_every_length_come_in_place_and_whole() {
         // And kept, before a receive asks for it.
         a.send(to_b, number, &sent).unwrap();
         b.progress().unwrap();
-        assert_eq!(b.try_probe(Selector::any()).unwrap().unwrap().bytes, length as u64);
+        assert_eq!(b.now().probe(Selector::any()).unwrap().unwrap().bytes, length as u64);
         let got = b.try_receive(Selector::any()).unwrap().unwrap();
         assert!(got.is_in_place() && got == sent);
     }
@@ -226,7 +226,7 @@ fn a_loan_is_read_where_it_was_written() {
     for length in [162, 1000, 65_536, 65_537, 1 << 20, 5_000_001] {
         // As much as is asked for is granted when it is needed.
         let mut loan = loop {
-            match a.try_loan(to_b, length) {
+            match a.now().loan(to_b, length) {
                 Ok(loan) if loan.is_in_place() => break loan,
                 // More than is granted yet: it has memory of its own.
                 Ok(loan) => drop(loan),
@@ -405,14 +405,14 @@ fn a_loan_that_is_dropped_wakes_who_waits_for_its_memory() {
     b.peer("a").unwrap();
     warm_up((&mut a, to_b), &mut b);
     let mut loans = Vec::new();
-    while let Ok(loan) = a.try_loan(to_b, 4000) {
+    while let Ok(loan) = a.now().loan(to_b, 4000) {
         assert!(loan.is_in_place());
         loans.push(loan);
     }
     assert!(loans.len() >= 8);
     let dropper = thread::spawn(move || drop(loans));
     let began = Instant::now();
-    assert!(a.loan_timeout(to_b, 4000, LONG / 2).unwrap().is_in_place());
+    assert!(a.within(LONG / 2).loan(to_b, 4000).unwrap().is_in_place());
     assert!(began.elapsed() < LONG / 2, "woken, and not at its end");
     dropper.join().unwrap();
 }
@@ -431,7 +431,7 @@ fn a_loan_is_sent_even_if_the_peer_holds_all_that_it_may() {
         a.send(to_b, 0, &[1; 200]).unwrap();
         held.push(b.receive(Selector::any()).unwrap());
     }
-    a.try_send_loan(loan, 7).unwrap();
+    a.now().send_loan(loan, 7).unwrap();
     let got = b.receive(Selector::any()).unwrap();
     assert_eq!((got.tag(), &got[..]), (7, &[5; 200][..]));
 }

@@ -109,11 +109,11 @@ fn an_interruption_is_for_the_next_call() {
     a.lock().unwrap().isend(to_b, 1, message(LARGE)).unwrap();
     interrupter.interrupt();
     assert!(b.receive(Selector::any()).unwrap() == message(LARGE));
-    let late = a.lock().unwrap().wait_timeout(operation, LONG);
+    let late = a.lock().unwrap().within(LONG).wait(operation);
     assert!(matches!(late, Err(MessageError::Interrupted)), "{late:?}");
     interrupter.interrupt();
     let mut a = a.into_endpoint().unwrap();
-    let late = a.wait_timeout(operation, LONG);
+    let late = a.within(LONG).wait(operation);
     assert!(matches!(late, Err(MessageError::Interrupted)), "{late:?}");
 }
 
@@ -143,7 +143,7 @@ fn a_sender_learns_that_its_message_was_received_once_there_is_room_to_say_so() 
         thread::yield_now();
     }
     // From now on `a` has no operation any more, and its program makes no call.
-    let end = b.wait_timeout(send, Duration::from_secs(60)).unwrap();
+    let end = b.within(Duration::from_secs(60)).wait(send).unwrap();
     assert!(end.is_some_and(|end| end.result.is_ok()));
     let end = a.lock().unwrap().wait(receive).unwrap();
     assert!(end.memory.into_vec() == message(LARGE));

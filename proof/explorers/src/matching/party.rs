@@ -46,11 +46,11 @@ impl Party for Endpoint {
     }
 
     fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>> {
-        self.try_probe(selector)
+        self.now().probe(selector)
     }
 
     fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>> {
-        self.try_claim(selector)
+        self.now().claim(selector)
     }
 
     fn give_back(&mut self, matched: Matched) {

@@ -114,7 +114,7 @@ impl World {
         let directory = Directory::new(test);
         let domain = Domain::open_at(&directory.0).unwrap();
         let mut endpoint = domain.endpoint("e").peers(4).create().unwrap();
-        assert!(endpoint.try_receive_event(Selector::any()).unwrap().is_none());
+        assert!(endpoint.now().receive_event(Selector::any()).unwrap().is_none());
         let by_hand = ByHand::new(&directory);
         Self { directory, domain, endpoint, by_hand }
     }

@@ -186,7 +186,7 @@ impl Exchange {
                 let limit = Duration::from_micros(limit);
                 let sent = match parts {
                     [one] => endpoint.send_timeout(peer, number, one, limit),
-                    parts => endpoint.send_gather_timeout(peer, number, parts, limit),
+                    parts => endpoint.within(limit).send_gather(peer, number, parts),
                 };
                 match sent {
                     Err(MessageError::Timeout { .. }) => is_sent = false,
@@ -196,7 +196,7 @@ impl Exchange {
             (Sending::Try, parts) => {
                 let sent = match parts {
                     [one] => endpoint.try_send(peer, number, one),
-                    parts => endpoint.try_send_gather(peer, number, parts),
+                    parts => endpoint.now().send_gather(peer, number, parts),
                 };
                 match sent {
                     Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => {

@@ -177,8 +177,8 @@ impl Exchange {
                 ([one], Some(Duration::ZERO)) => endpoint.try_receive_into(selector, one),
                 ([one], Some(limit)) => endpoint.receive_into_timeout(selector, one, limit),
                 (parts, None) => endpoint.receive_scatter(selector, parts).map(Some),
-                (parts, Some(Duration::ZERO)) => endpoint.try_receive_scatter(selector, parts),
-                (parts, Some(limit)) => endpoint.receive_scatter_timeout(selector, parts, limit),
+                (parts, Some(Duration::ZERO)) => endpoint.now().receive_scatter(selector, parts),
+                (parts, Some(limit)) => endpoint.within(limit).receive_scatter(selector, parts),
             };
             if let Some(ended) = ended.transpose() {
                 break ended;

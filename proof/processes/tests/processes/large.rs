@@ -106,10 +106,10 @@ fn exchange(test: &str, options: &[&str]) -> [u64; 4] {
         assert!(target.is_untouched_beyond(length));
         // In parts, with a time limit.
         let (first, second) = message.split_at(length / 3);
-        endpoint.send_gather_timeout(to_echo, number, &[first, &[], second], LONG).unwrap();
+        endpoint.within(LONG).send_gather(to_echo, number, &[first, &[], second]).unwrap();
         let (mut one, mut other) = (vec![0; length / 2], vec![0; length - length / 2]);
         let mut parts = [&mut one[..], &mut other[..]];
-        endpoint.receive_scatter_timeout(selector, &mut parts, LONG).unwrap().unwrap();
+        endpoint.within(LONG).receive_scatter(selector, &mut parts).unwrap().unwrap();
         assert!([one, other].concat() == message, "{length} bytes in parts are torn");
         // In the background, into memory of the endpoint.
         let send = endpoint.isend(to_echo, number, message.clone()).unwrap();

@@ -137,13 +137,13 @@ fn look_at_ring(
     let any = Selector::any();
     let received = match patience.left() {
         // A receive would not return when there is room.
-        Ok(left) if ring.is_full() => match endpoint.try_receive_event_into(any, buffer) {
+        Ok(left) if ring.is_full() => match endpoint.now().receive_event_into(any, buffer) {
             Ok(None) => return Ok(Seen::NoRoom(left)),
             received => received,
         },
         Ok(None) => endpoint.receive_event_into(any, buffer).map(Some),
-        Ok(Some(left)) => endpoint.receive_event_into_timeout(any, buffer, left),
-        Err(_) => endpoint.try_receive_event_into(any, buffer),
+        Ok(Some(left)) => endpoint.within(left).receive_event_into(any, buffer),
+        Err(_) => endpoint.now().receive_event_into(any, buffer),
     };
     Ok(match received {
         Ok(Some(Event::Received(found))) if found.source == ring.peer() => {
@@ -173,7 +173,7 @@ fn look_at_ring(
 /// has.
 #[cold]
 fn discard_of_strangers(endpoint: &mut Endpoint, monitor: Peer) -> bool {
-    match endpoint.try_probe(Selector::any()) {
+    match endpoint.now().probe(Selector::any()) {
         Ok(Some(status)) if status.source == monitor => false,
         Ok(Some(status)) => {
             // An error is that of the next call, too.

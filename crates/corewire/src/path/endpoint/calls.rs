@@ -66,25 +66,6 @@ impl Endpoint {
         self.receive_into(Calls::reply_selector(number, peer), reply)
     }
 
-    /// Like [`call_into`](Self::call_into), for at most `timeout`; `None` if there was no reply by then. A
-    /// reply that comes later is dropped.
-    ///
-    /// # Errors
-    /// As for [`call_into`](Self::call_into).
-    pub fn call_into_timeout(
-        &mut self,
-        peer: Peer,
-        request: &[u8],
-        reply: &mut [u8],
-        timeout: Duration,
-    ) -> Result<Option<Status>, MessageError> {
-        let patience = Patience::until(timeout);
-        match self.begin_call(peer, request, patience)? {
-            Some(selector) => self.receive_into_patiently(selector, reply, patience),
-            None => Ok(None),
-        }
-    }
-
     /// Begins to send `request`, and never waits. The operation ends with the reply, in the operation's memory, or
     /// with an error. [`cancel`](Self::cancel) ends it earlier; a reply that comes later is dropped.
     ///
@@ -118,7 +99,7 @@ impl Endpoint {
     }
 
     /// Sends a request. Returns the key with which to receive its reply; `None` if there was no room in time.
-    fn begin_call(
+    pub(super) fn begin_call(
         &mut self,
         peer: Peer,
         request: &[u8],
@@ -142,27 +123,6 @@ impl Endpoint {
     pub fn receive_request(&mut self) -> Result<Request<'_>, MessageError> {
         let message = self.receive(Selector::requests())?;
         Ok(Request::new(self, message))
-    }
-
-    /// Like [`receive_request`](Self::receive_request), but never blocks; `None` if no request is there now.
-    ///
-    /// # Errors
-    /// As for [`receive_request`](Self::receive_request).
-    pub fn try_receive_request(&mut self) -> Result<Option<Request<'_>>, MessageError> {
-        let message = self.try_receive(Selector::requests())?;
-        Ok(message.map(|message| Request::new(self, message)))
-    }
-
-    /// Like [`receive_request`](Self::receive_request), for at most `timeout`; `None` if no request came.
-    ///
-    /// # Errors
-    /// As for [`receive_request`](Self::receive_request).
-    pub fn receive_request_timeout(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<Request<'_>>, MessageError> {
-        let message = self.receive_timeout(Selector::requests(), timeout)?;
-        Ok(message.map(|message| Request::new(self, message)))
     }
 
     /// Replies to a request that was [detached](Request::detach). Never waits: a reply that does not fit is copied

@@ -65,29 +65,6 @@ impl Endpoint {
         self.event(selector, Patience::Forever)
     }
 
-    /// Like [`receive_event`](Self::receive_event), but never blocks; `None` if there is no event now.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn try_receive_event(
-        &mut self,
-        selector: Selector,
-    ) -> Result<Option<Event<OwnedMessage>>, MessageError> {
-        none_if_late(self.event(selector, Patience::None))
-    }
-
-    /// Like [`receive_event`](Self::receive_event), for at most `timeout`; `None` if there was no event.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn receive_event_timeout(
-        &mut self,
-        selector: Selector,
-        timeout: Duration,
-    ) -> Result<Option<Event<OwnedMessage>>, MessageError> {
-        none_if_late(self.event(selector, Patience::until(timeout)))
-    }
-
     /// Like [`receive_event`](Self::receive_event), but stores a message at the beginning of `buffer`. Allocates
     /// nothing for a short message.
     ///
@@ -117,12 +94,9 @@ impl Endpoint {
         self.receive_polling(IntoBuffer { selector, buffer })
     }
 
-    /// Like [`receive_event_into`](Self::receive_event_into), but never blocks; `None` if there is no event now.
-    ///
-    /// # Errors
-    /// As for [`receive_event_into`](Self::receive_event_into).
+    /// Like [`receive_event_into`](Self::receive_event_into), but never blocks.
     #[inline]
-    pub fn try_receive_event_into(
+    pub(super) fn event_into_now(
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
@@ -136,21 +110,8 @@ impl Endpoint {
         none_if_late(self.event_into(selector, buffer, Patience::None))
     }
 
-    /// Like [`receive_event_into`](Self::receive_event_into), for at most `timeout`; `None` if there was no event.
-    ///
-    /// # Errors
-    /// As for [`receive_event_into`](Self::receive_event_into).
-    pub fn receive_event_into_timeout(
-        &mut self,
-        selector: Selector,
-        buffer: &mut [u8],
-        timeout: Duration,
-    ) -> Result<Option<Event<Status>>, MessageError> {
-        none_if_late(self.event_into(selector, buffer, Patience::until(timeout)))
-    }
-
     #[cold]
-    fn event_into(
+    pub(super) fn event_into(
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
@@ -187,31 +148,7 @@ impl Endpoint {
         Ok(self.as_request(event))
     }
 
-    /// Like [`receive_request_event`](Self::receive_request_event), but never blocks; `None` if there is no event now.
-    ///
-    /// # Errors
-    /// As for [`receive_request`](Self::receive_request).
-    pub fn try_receive_request_event(
-        &mut self,
-    ) -> Result<Option<Event<DetachedRequest>>, MessageError> {
-        let event = self.try_receive_event(Selector::requests())?;
-        Ok(event.map(|event| self.as_request(event)))
-    }
-
-    /// Like [`receive_request_event`](Self::receive_request_event), for at most `timeout`; `None` if there was no
-    /// event.
-    ///
-    /// # Errors
-    /// As for [`receive_request`](Self::receive_request).
-    pub fn receive_request_event_timeout(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<Event<DetachedRequest>>, MessageError> {
-        let event = self.receive_event_timeout(Selector::requests(), timeout)?;
-        Ok(event.map(|event| self.as_request(event)))
-    }
-
-    fn as_request(&mut self, event: Event<OwnedMessage>) -> Event<DetachedRequest> {
+    pub(super) fn as_request(&mut self, event: Event<OwnedMessage>) -> Event<DetachedRequest> {
         match event {
             Event::Came(peer) => Event::Came(peer),
             Event::Received(message) => Event::Received(Request::new(self, message).detach()),
@@ -219,7 +156,7 @@ impl Endpoint {
         }
     }
 
-    fn event(
+    pub(super) fn event(
         &mut self,
         selector: Selector,
         patience: Patience,

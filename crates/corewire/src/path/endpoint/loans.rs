@@ -166,31 +166,7 @@ impl Endpoint {
         self.loan_patiently(peer, bytes, Patience::Forever)
     }
 
-    /// Like [`loan`](Self::loan), but never blocks.
-    ///
-    /// # Errors
-    /// [`MessageError::ReceiverFull`] if what the peer grants is spent; otherwise as for [`loan`](Self::loan).
-    pub fn try_loan(&mut self, peer: Peer, bytes: usize) -> Result<EndpointLoan, MessageError> {
-        self.loan_patiently(peer, bytes, Patience::None).map_err(|error| match error {
-            MessageError::Timeout { .. } => self.full_error(peer, bytes as u64),
-            other => other,
-        })
-    }
-
-    /// Like [`loan`](Self::loan), but waits for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`MessageError::Timeout`]; otherwise as for [`loan`](Self::loan).
-    pub fn loan_timeout(
-        &mut self,
-        peer: Peer,
-        bytes: usize,
-        timeout: Duration,
-    ) -> Result<EndpointLoan, MessageError> {
-        self.loan_patiently(peer, bytes, Patience::until(timeout))
-    }
-
-    fn loan_patiently(
+    pub(super) fn loan_patiently(
         &mut self,
         peer: Peer,
         bytes: usize,
@@ -277,35 +253,8 @@ impl Endpoint {
         self.send_loan_patiently(loan, envelope.into(), Patience::Forever)
     }
 
-    /// Like [`send_loan`](Self::send_loan), but never blocks.
-    ///
-    /// # Errors
-    /// [`MessageError::Full`] if the ring has no room; otherwise as for [`send_loan`](Self::send_loan).
     #[expect(clippy::result_large_err, reason = "an unsent loan is given back")]
-    pub fn try_send_loan(
-        &mut self,
-        loan: EndpointLoan,
-        envelope: impl Into<Envelope>,
-    ) -> Result<(), UnsentLoan> {
-        self.send_loan_patiently(loan, envelope.into(), Patience::None)
-    }
-
-    /// Like [`send_loan`](Self::send_loan), but waits for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`MessageError::Timeout`]; otherwise as for [`send_loan`](Self::send_loan).
-    #[expect(clippy::result_large_err, reason = "an unsent loan is given back")]
-    pub fn send_loan_timeout(
-        &mut self,
-        loan: EndpointLoan,
-        envelope: impl Into<Envelope>,
-        timeout: Duration,
-    ) -> Result<(), UnsentLoan> {
-        self.send_loan_patiently(loan, envelope.into(), Patience::until(timeout))
-    }
-
-    #[expect(clippy::result_large_err, reason = "an unsent loan is given back")]
-    fn send_loan_patiently(
+    pub(super) fn send_loan_patiently(
         &mut self,
         mut loan: EndpointLoan,
         envelope: Envelope,

@@ -26,6 +26,7 @@ mod progressing;
 mod receive;
 mod rings;
 mod send;
+mod within;
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use self::progressing::{EndpointGuard, ProgressingEndpoint};
 pub(crate) use self::rings::LongMessages;
 use self::rings::PairRings;
 pub use self::rings::Rendezvous;
+pub use self::within::Within;
 use crate::error::{ConnectError, CounterError};
 use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
@@ -313,24 +315,13 @@ impl Endpoint {
         self.flush_slowly(Patience::Forever)
     }
 
-    /// Like [`flush`](Self::flush), but waits for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`MessageError::Timeout`]; otherwise as for [`flush`](Self::flush).
-    pub fn flush_timeout(&mut self, timeout: Duration) -> Result<(), MessageError> {
-        self.flush_slowly(Patience::until(timeout)).map_err(|error| match error {
-            MessageError::Timeout { .. } => MessageError::Timeout { after: timeout },
-            other => other,
-        })
-    }
-
     /// Whether a send is under way that [`flush`](Self::flush) would complete. Does nothing else, and never blocks.
     #[must_use]
     pub fn has_pending_sends(&self) -> bool {
         self.engine.has_pending_sends()
     }
 
-    fn flush_slowly(&mut self, patience: Patience) -> Result<(), MessageError> {
+    pub(super) fn flush_slowly(&mut self, patience: Patience) -> Result<(), MessageError> {
         self.wait_for(patience, None, None, |endpoint, _| {
             (!endpoint.has_pending_sends()).then_some(())
         })

@@ -1,13 +1,10 @@
 //! Operations that continue by themselves: receiving in the background, and their completions.
 
-use std::time::Duration;
-
 use corewire_endpoint::{
     Completion, Count, CounterId, Memory, MessageError, OperationHandle, Options, Selector,
 };
 
 use super::Endpoint;
-use super::receive::none_if_late;
 use crate::wait::Patience;
 
 impl Endpoint {
@@ -58,19 +55,6 @@ impl Endpoint {
         self.wait_any(&[handle]).map(|(_, completion)| completion)
     }
 
-    /// Like [`wait`](Self::wait), but for at most `timeout`; `None` if the operation had not ended by then.
-    ///
-    /// # Errors
-    /// As for [`test`](Self::test).
-    pub fn wait_timeout(
-        &mut self,
-        handle: OperationHandle,
-        timeout: Duration,
-    ) -> Result<Option<Completion>, MessageError> {
-        none_if_late(self.wait_any_of(&[handle], Patience::until(timeout)))
-            .map(|ended| ended.map(|(_, completion)| completion))
-    }
-
     /// Waits until one of several operations has ended. Returns its index in `handles` and its completion.
     ///
     /// # Errors
@@ -82,7 +66,7 @@ impl Endpoint {
         self.wait_any_of(handles, Patience::Forever)
     }
 
-    fn wait_any_of(
+    pub(super) fn wait_any_of(
         &mut self,
         handles: &[OperationHandle],
         patience: Patience,
@@ -117,23 +101,10 @@ impl Endpoint {
     }
 
     /// Moves up to `count_max` completions, oldest first, of operations that [report](crate::Report) to the
-    /// completion queue to the end of `completions`. Returns their number. Never blocks.
+    /// completion queue to the end of `completions`, and returns their number. Waits until there is one.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; nothing is moved then.
-    pub fn try_completions(
-        &mut self,
-        completions: &mut Vec<Completion>,
-        count_max: usize,
-    ) -> Result<usize, MessageError> {
-        self.engine.progress(None)?;
-        Ok(self.drain(completions, count_max))
-    }
-
-    /// Like [`try_completions`](Self::try_completions), but waits until there is a completion.
-    ///
-    /// # Errors
-    /// As for [`try_completions`](Self::try_completions).
     pub fn completions(
         &mut self,
         completions: &mut Vec<Completion>,
@@ -142,22 +113,7 @@ impl Endpoint {
         self.completions_patiently(completions, count_max, Patience::Forever)
     }
 
-    /// Like [`completions`](Self::completions), for at most `timeout`; 0 if there was none.
-    ///
-    /// # Errors
-    /// As for [`try_completions`](Self::try_completions).
-    pub fn completions_timeout(
-        &mut self,
-        completions: &mut Vec<Completion>,
-        count_max: usize,
-        timeout: Duration,
-    ) -> Result<usize, MessageError> {
-        let patience = Patience::until(timeout);
-        let moved = none_if_late(self.completions_patiently(completions, count_max, patience))?;
-        Ok(moved.unwrap_or(0))
-    }
-
-    fn completions_patiently(
+    pub(super) fn completions_patiently(
         &mut self,
         completions: &mut Vec<Completion>,
         count_max: usize,
@@ -169,7 +125,7 @@ impl Endpoint {
         Ok(self.drain(completions, count_max))
     }
 
-    fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
+    pub(super) fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
         let next = std::iter::from_fn(|| self.engine.next_completion());
         let before = completions.len();
         completions.extend(next.take(count_max));

@@ -8,7 +8,6 @@ use corewire_endpoint::{
 };
 
 use super::Endpoint;
-use super::receive::none_if_late;
 use crate::wait::Patience;
 
 impl Endpoint {
@@ -21,54 +20,12 @@ impl Endpoint {
         self.find(Patience::Forever, |endpoint| endpoint.engine.peek(&selector))
     }
 
-    /// Like [`probe`](Self::probe), but never blocks; `None` if no message is there now.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>, MessageError> {
-        none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.peek(&selector)))
-    }
-
-    /// Like [`probe`](Self::probe), for at most `timeout`; `None` if no message came.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn probe_timeout(
-        &mut self,
-        selector: Selector,
-        timeout: Duration,
-    ) -> Result<Option<Status>, MessageError> {
-        let patience = Patience::until(timeout);
-        none_if_late(self.find(patience, |endpoint| endpoint.engine.peek(&selector)))
-    }
-
     /// Waits for a message that `selector` asks for, and claims it from all other receives: a matched probe.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
     pub fn claim(&mut self, selector: Selector) -> Result<Matched, MessageError> {
         self.find(Patience::Forever, |endpoint| endpoint.engine.claim(&selector))
-    }
-
-    /// Like [`claim`](Self::claim), but never blocks; `None` if no message is there now.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>, MessageError> {
-        none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.claim(&selector)))
-    }
-
-    /// Like [`claim`](Self::claim), for at most `timeout`; `None` if no message came.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive).
-    pub fn claim_timeout(
-        &mut self,
-        selector: Selector,
-        timeout: Duration,
-    ) -> Result<Option<Matched>, MessageError> {
-        let patience = Patience::until(timeout);
-        none_if_late(self.find(patience, |endpoint| endpoint.engine.claim(&selector)))
     }
 
     /// Receives a claimed message, waiting for the rest of it if necessary.
@@ -189,7 +146,7 @@ impl Endpoint {
     }
 
     /// What `look` finds among kept messages.
-    fn find<R>(
+    pub(super) fn find<R>(
         &mut self,
         patience: Patience,
         mut look: impl FnMut(&mut Self) -> Option<Result<R, MessageError>>,

@@ -132,32 +132,6 @@ impl Endpoint {
         self.receive_slowly(selector, &mut &mut *parts, Patience::Forever)
     }
 
-    /// Like [`receive_scatter`](Self::receive_scatter), but never blocks; `None` if no message is there now.
-    ///
-    /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
-    pub fn try_receive_scatter(
-        &mut self,
-        selector: Selector,
-        parts: &mut [&mut [u8]],
-    ) -> Result<Option<Status>, MessageError> {
-        none_if_late(self.receive_slowly(selector, &mut &mut *parts, Patience::None))
-    }
-
-    /// Like [`receive_scatter`](Self::receive_scatter), for at most `timeout`; `None` if no message came.
-    ///
-    /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
-    pub fn receive_scatter_timeout(
-        &mut self,
-        selector: Selector,
-        parts: &mut [&mut [u8]],
-        timeout: Duration,
-    ) -> Result<Option<Status>, MessageError> {
-        let patience = Patience::until(timeout);
-        none_if_late(self.receive_slowly(selector, &mut &mut *parts, patience))
-    }
-
     // How a receive waits.
 
     /// Polls for a message that takes the short path, while polls are cheaper than a sleep, and does nothing else.
@@ -225,7 +199,7 @@ impl Endpoint {
 
     /// The slow half of every receive.
     #[inline(never)]
-    fn receive_slowly(
+    pub(super) fn receive_slowly(
         &mut self,
         selector: Selector,
         target: &mut dyn Target,

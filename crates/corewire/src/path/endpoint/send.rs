@@ -92,34 +92,6 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::Forever)
     }
 
-    /// Like [`send_gather`](Self::send_gather), if there is room now for the message or for its beginning. Never
-    /// blocks.
-    ///
-    /// # Errors
-    /// As for [`try_send`](Self::try_send).
-    pub fn try_send_gather(
-        &mut self,
-        peer: Peer,
-        envelope: impl Into<Envelope>,
-        parts: &[&[u8]],
-    ) -> Result<(), MessageError> {
-        self.send_now(peer, envelope.into(), &parts)
-    }
-
-    /// Like [`send_gather`](Self::send_gather), but waits for at most `timeout`.
-    ///
-    /// # Errors
-    /// As for [`send_timeout`](Self::send_timeout).
-    pub fn send_gather_timeout(
-        &mut self,
-        peer: Peer,
-        envelope: impl Into<Envelope>,
-        parts: &[&[u8]],
-        timeout: Duration,
-    ) -> Result<(), MessageError> {
-        self.send_slowly(peer, envelope.into(), &parts, Patience::until(timeout))
-    }
-
     /// Begins to send `memory`, and never waits. The completion returns the memory. A send of up to 128 KiB for which
     /// there is room now ends at once; a longer one when the peer has received the message, or has been sent it
     /// through cells.
@@ -166,7 +138,7 @@ impl Endpoint {
         self.send_slowly(peer, envelope, message, patience)
     }
 
-    fn send_now(
+    pub(super) fn send_now(
         &mut self,
         peer: Peer,
         envelope: Envelope,
@@ -210,7 +182,7 @@ impl Endpoint {
     /// The slow half of every send.
     #[cold]
     #[inline(never)]
-    fn send_slowly(
+    pub(super) fn send_slowly(
         &mut self,
         peer: Peer,
         envelope: Envelope,

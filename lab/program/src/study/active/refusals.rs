@@ -50,7 +50,7 @@ fn send(side: &mut Side) -> Result<Vec<f64>, Failure> {
     }
     let knows_ns = CALLS.into_iter().map(|call| match call {
         (_, Some(limit)) => timed_out(|| side.endpoint.send_timeout(peer, DATA, &message, limit)),
-        ("try_loan", _) => refused(|| side.endpoint.try_loan(peer, BYTES).map(drop)),
+        ("try_loan", _) => refused(|| side.endpoint.now().loan(peer, BYTES).map(drop)),
         _ => refused(|| side.endpoint.try_send(peer, DATA, &message)),
     });
     let knows_ns = knows_ns.collect::<Result<_, _>>()?;
