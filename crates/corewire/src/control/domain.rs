@@ -171,7 +171,9 @@ impl DomainInner {
 
     /// Closes the spare descriptor, calls `job`, and takes another one. `None` if there was none.
     pub(super) fn with_spare<R>(&self, job: impl FnOnce() -> R) -> Option<R> {
-        let result = lock(&self.state).spare.take().map(|spare| {
+        // The job locks the state.
+        let spare = lock(&self.state).spare.take();
+        let result = spare.map(|spare| {
             drop(spare);
             job()
         });
