@@ -1,7 +1,7 @@
 //! The run time of code that is generated from interface files: typed calls between processes.
 //!
 //! A program names an interface and a service; what carries its messages is a *driver*, chosen when it binds
-//! (papers/003, sections 2.3 and 4). `docs/interfaces.md` is the tutorial, and `corewire_idl::rust` the generator. This
+//! (Grest, sections 2.3 and 4). `docs/interfaces.md` is the tutorial, and `corewire_idl::rust` the generator. This
 //! crate is everything that generated code needs.
 //!
 //! # Drivers

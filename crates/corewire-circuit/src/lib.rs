@@ -1,4 +1,4 @@
-//! Circuits: bindings through monitors, over as many hops as it takes, many of them over one link (papers/003, chapter 3).
+//! Circuits: bindings through monitors, over as many hops as it takes, many of them over one link (Grest, chapter 3).
 //!
 //! A client and a service that have no link of their own are joined by a *circuit* through one or more *monitors*.
 //! `corewire-bind` opens circuits for its driver `circuit`, and `corewire monitor` runs a monitor.

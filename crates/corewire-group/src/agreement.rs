@@ -1,4 +1,4 @@
-//! Which view is next: an ordinary Paxos among the members of the present one (PaxosUtility in papers/000, reference 17).
+//! Which view is next: an ordinary Paxos among the members of the present one (PaxosUtility in ZIMP, reference 17).
 //!
 //! ```text
 //!  proposer                             members of the present view

@@ -240,7 +240,7 @@ impl GroupBuilder {
     /// Takes the lock that all processes of this group share, and no others: also while no member writes the file, it is
     /// this group's. `None` if another group has it, or somebody is just looking. Does not wait.
     fn take_file(&self, file: &FileId) -> Result<Option<SharedLock>, JoinGroupError> {
-        let (domain, lock) = (self.domain.directory(), file.lock());
+        let (domain, lock) = (self.domain.runtime_directory(), file.lock());
         let words = words_of(domain).map_err(failed("find", domain))?;
         let words = format!("{words}{}\n", self.name);
         match SharedLock::take(&lock, words.as_bytes(), Instant::now()) {

@@ -1,5 +1,5 @@
 //! Groups of processes of one host: who is a member, as one sequence of views that all agree on; a log that all have in
-//! the same order (1Paxos, or PaxosInside: papers/000, section IV-C); and calls that all make together.
+//! the same order (1Paxos, or PaxosInside: ZIMP, section IV-C); and calls that all make together.
 //!
 //! | you want | use |
 //! |---|---|

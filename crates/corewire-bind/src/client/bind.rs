@@ -60,7 +60,7 @@ impl Bind {
     }
 
     /// Tries a circuit through monitors before a ring or a socket of its own, unless the service is in this process or on
-    /// this core. This is Barrelfish's flag `IDC_BIND_FLAG_MULTIHOP` (papers/003, section 4.1).
+    /// this core. This is Barrelfish's flag `IDC_BIND_FLAG_MULTIHOP` (Grest, section 4.1).
     pub fn multi_hop(mut self, is_first: bool) -> Self {
         self.drivers = if is_first { Driver::MULTI_HOP } else { Driver::ALL }.to_vec();
         self

@@ -1,4 +1,4 @@
-//! A monitor: the process that forwards circuits for a core, a cache domain or a host (papers/003, chapter 3).
+//! A monitor: the process that forwards circuits for a core, a cache domain or a host (Grest, chapter 3).
 //!
 //! What it decides is in [`node`](crate::node); here are its sockets and rings. `corewire monitor` runs it.
 //!

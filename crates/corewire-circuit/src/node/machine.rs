@@ -199,7 +199,7 @@ pub(crate) struct Link {
     pub(crate) need: Need,
 }
 
-/// How far two monitors are with the end of their link, which neither may need any more (papers/003, section 1.1.2). The one
+/// How far two monitors are with the end of their link, which neither may need any more (Grest, section 1.1.2). The one
 /// with the higher number offers its end, and sets up no circuit on it before the answer; the one with the lower number ends
 /// it, or refuses. So no circuit is lost, whatever crosses.
 ///

@@ -1,6 +1,6 @@
 //! Circuits over many hops, without input and output: what a monitor decides, as a state machine.
 //!
-//! A *circuit* joins a client and a service that have no link of their own (papers/003). Between them are one or more
+//! A *circuit* joins a client and a service that have no link of their own (Grest). Between them are one or more
 //! monitors, each a [`Node`]. The node is told what came from which neighbour, and says through [`Wires`] what goes to
 //! which. It never waits, reads no clock and draws no random numbers: the same source runs in the monitor, in a
 //! simulator of hundreds of monitors, and under a state explorer.

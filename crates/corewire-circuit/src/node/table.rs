@@ -1,4 +1,4 @@
-//! Routing tables (papers/003, section 3.9): which monitor comes next on the way to another one.
+//! Routing tables (Grest, section 3.9): which monitor comes next on the way to another one.
 
 use std::collections::BTreeSet;
 

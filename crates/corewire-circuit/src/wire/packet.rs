@@ -184,7 +184,7 @@ pub struct Table {
     pub vias: Vec<Via>,
 }
 
-/// How monitors are joined (papers/003, section 3.9).
+/// How monitors are joined (Grest, section 3.9).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Shape {
     /// Each with each.

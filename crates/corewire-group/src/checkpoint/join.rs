@@ -147,7 +147,7 @@ impl ComputationBuilder {
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         let files = Files::open(
             &self.directory,
-            self.domain.directory(),
+            self.domain.runtime_directory(),
             &self.name,
             self.rank,
             self.ranks,
@@ -485,7 +485,7 @@ mod tests {
         std::fs::create_dir_all(&path).unwrap();
         let domain = Domain::open_at(&path.join("run")).unwrap();
         let builder = ComputationBuilder::new(&domain, "sums", path.join("states"), 0, 2);
-        let place = builder.domain.directory();
+        let place = builder.domain.runtime_directory();
         let files = Files::open(&builder.directory, place, "sums", 0, 2, None).unwrap();
         let mut meeting = builder.meeting(&files).unwrap();
 

@@ -1,4 +1,4 @@
-//! Checkpoints of a parallel computation, after Manivannan and Singhal (ICDCS 1996; papers/000, section IV-C): processes
+//! Checkpoints of a parallel computation, after Manivannan and Singhal (ICDCS 1996; ZIMP, section IV-C): processes
 //! that exchange messages, and go on from a common past state when one of them was killed, or all.
 //!
 //! Each rank takes checkpoints when it likes, and numbers them. Every message carries the number of its sender's last

@@ -80,13 +80,13 @@ impl Domain {
     /// ```
     /// # let directory = std::env::temp_dir().join(format!("corewire-doc-directory-{}", std::process::id()));
     /// let domain = corewire::Domain::open_at(&directory)?;
-    /// assert_eq!(domain.directory(), directory);
+    /// assert_eq!(domain.runtime_directory(), directory);
     /// # drop(domain);
     /// # std::fs::remove_dir_all(&directory)?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn directory(&self) -> &Path {
+    pub fn runtime_directory(&self) -> &Path {
         self.inner.directory.path()
     }
 
@@ -199,12 +199,6 @@ impl Domain {
             return Err(OpenError::Forked);
         }
         Ok(look::all(&self.inner, timeout)?)
-    }
-
-    /// The path of the runtime directory.
-    #[must_use]
-    pub fn runtime_directory(&self) -> &Path {
-        self.inner.directory.path()
     }
 
     /// The domain's owner.

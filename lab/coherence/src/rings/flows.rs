@@ -1,4 +1,4 @@
-//! Rings put together into the message flows of ZIMP's macro-benchmarks (papers/000, section IV-C).
+//! Rings put together into the message flows of ZIMP's macro-benchmarks (section IV-C).
 
 use super::{Ring, Role, Step, Turns};
 

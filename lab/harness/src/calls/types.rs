@@ -1,4 +1,4 @@
-//! Round trips of the types of messages that the thesis measures (papers/003, section 5.2), and of 100 bytes of fixed
+//! Round trips of the types of messages that the thesis measures (Grest, section 5.2), and of 100 bytes of fixed
 //! size.
 
 use super::ways::{Bound, Way};

@@ -1,4 +1,4 @@
-//! The thesis' protocol as it is printed (papers/003, sections 3.4, 3.6, 3.10 and 4.2, and the authors' source for what the
+//! The thesis' protocol as it is printed (Grest, sections 3.4, 3.6, 3.10 and 4.2, and the authors' source for what the
 //! text leaves open), over the same rings that circuits have: for comparison.
 //!
 //! | | the thesis | here |

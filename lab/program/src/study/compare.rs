@@ -1,4 +1,4 @@
-//! `corewire study compare`: shows the results of several machines side by side (papers/000, Figures 6
+//! `corewire study compare`: shows the results of several machines side by side (ZIMP, Figures 6
 //! and 38 to 45).
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`by_hand`] | `ump`, cores apart: round trips of 8 and 48 bytes, a stream of one-way messages, allocations of a call | the same bytes exchanged by hand between two endpoints |
 //! | [`same_core`] | `lmp`, both sides on one core: round trips of 8 bytes | a SEQPACKET socket |
-//! | [`types`] | the thesis' ten types of messages over each driver (papers/003, section 5.2) | dynamic arrays with the same bytes of fixed size |
+//! | [`types`] | the thesis' ten types of messages over each driver (Grest, section 5.2) | dynamic arrays with the same bytes of fixed size |
 //!
 //! Both sides are pinned. Blocks of about 10 ms alternate.
 

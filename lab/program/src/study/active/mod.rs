@@ -1,4 +1,4 @@
-//! `corewire study active`: the experiments of Active Zero-copy (papers/004, section 4), and what that paper argues
+//! `corewire study active`: the experiments of Active Zero-copy (section 4), and what that paper argues
 //! without a measurement.
 
 mod page;

@@ -1,4 +1,4 @@
-//! NACK against time-out: how long it takes until a sender knows that its receiver has no room (papers/004, section 3.1).
+//! NACK against time-out: how long it takes until a sender knows that its receiver has no room (Active Zero-copy, section 3.1).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Bursts of messages to a receiver that computes for a while after each (papers/004, section 2.1: a receiver exhausts
+//! Bursts of messages to a receiver that computes for a while after each (Active Zero-copy, section 2.1: a receiver exhausts
 //! its buffers when many messages come at once, or when it computes for long).
 //!
 //! With posted buffers the sender has as many credits as there are buffers, and gets one back when a buffer is posted

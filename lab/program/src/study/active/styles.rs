@@ -1,4 +1,4 @@
-//! The styles of communication: how a message and its acknowledgement go from one endpoint to the other (papers/004,
+//! The styles of communication: how a message and its acknowledgement go from one endpoint to the other (Active Zero-copy,
 //! Figure 1).
 
 use std::collections::VecDeque;

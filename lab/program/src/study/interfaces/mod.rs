@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a call with 8 bytes by `lmp` and by `ump`, both sides on the same core, and by `ump`, cores apart | a D-Bus method call through a `dbus-daemon`; a unary gRPC call over a Unix socket, at the same cores |
 //! | the allocations of these calls, on the side of the caller | those of the rivals |
-//! | the ten types of messages of papers/003, section 5.2, over each driver | dynamic arrays beside the same bytes of fixed size |
+//! | the ten types of messages of Grest, section 5.2, over each driver | dynamic arrays beside the same bytes of fixed size |
 //!
 //! Client and service are processes of their own, and pinned. (`local` has both in one process.) Blocks of about 10 ms
 //! alternate. What needs no rival is also part of `corewire bench interface`.

@@ -61,7 +61,7 @@ pub(crate) struct Calls {
     pub(crate) failure: Option<String>,
 }
 
-/// Round trips of a type of message (papers/003, section 5.2).
+/// Round trips of a type of message (Grest, section 5.2).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TypeOf {
     /// A [`WayOf::id`].

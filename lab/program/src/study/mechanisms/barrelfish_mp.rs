@@ -1,4 +1,4 @@
-//! Barrelfish message passing as the authors of ZIMP ran it (papers/000, II-A5): one channel to each
+//! Barrelfish message passing as the authors of ZIMP ran it (ZIMP, II-A5): one channel to each
 //! receiver, whose slots hold whole messages.
 
 use corewire_published::rings::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};

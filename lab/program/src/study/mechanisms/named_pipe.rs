@@ -1,4 +1,4 @@
-//! Named pipes (papers/000, section V): like pipes, but opened by name.
+//! Named pipes (ZIMP, section V): like pipes, but opened by name.
 
 use std::path::PathBuf;
 

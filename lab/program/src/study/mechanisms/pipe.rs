@@ -1,4 +1,4 @@
-//! Pipes (papers/000, II-A3): one for each receiver.
+//! Pipes (ZIMP, II-A3): one for each receiver.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

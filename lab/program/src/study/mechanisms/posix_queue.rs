@@ -1,4 +1,4 @@
-//! POSIX message queues (papers/000, II-A4): one queue for each receiver.
+//! POSIX message queues (ZIMP, II-A4): one queue for each receiver.
 
 use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_close, mq_open, mq_receive, mq_send, mq_unlink};
 use nix::sys::stat::Mode;

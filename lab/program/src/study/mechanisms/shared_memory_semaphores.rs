@@ -1,4 +1,4 @@
-//! Shared memory with semaphores (papers/000, section V): one ring for each receiver, with POSIX
+//! Shared memory with semaphores (ZIMP, section V): one ring for each receiver, with POSIX
 //! semaphores that count free and full slots, and one that excludes other senders where there are
 //! several.
 //!

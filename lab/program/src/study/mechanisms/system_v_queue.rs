@@ -1,4 +1,4 @@
-//! System V message queues (papers/000, II-A4, "IPC MQ"): one queue for each receiver.
+//! System V message queues (ZIMP, II-A4, "IPC MQ"): one queue for each receiver.
 
 use super::kernel::{OwnedQueue, Queue, QueueMessage};
 use super::{Kept, Kind, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};

@@ -1,4 +1,4 @@
-//! TCP sockets over the loopback interface (papers/000, II-A2): one connection to each receiver.
+//! TCP sockets over the loopback interface (ZIMP, II-A2): one connection to each receiver.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! UDP sockets over the loopback interface (papers/000, II-A2): one socket for each receiver. A message
+//! UDP sockets over the loopback interface (ZIMP, II-A2): one socket for each receiver. A message
 //! that is longer than a datagram is sent in fragments. A datagram that finds the receiver's buffer
 //! full is lost; if it is a fragment, the whole message is lost.
 //!

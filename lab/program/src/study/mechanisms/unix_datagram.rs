@@ -1,4 +1,4 @@
-//! Unix datagram sockets (papers/000, II-A1): one socket for each receiver, and one system call for
+//! Unix datagram sockets (ZIMP, II-A1): one socket for each receiver, and one system call for
 //! each message and receiver on either side.
 
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! ZIMP exactly as published (papers/000, section III): messages are written in the channel, and
+//! ZIMP exactly as published (section III): messages are written in the channel, and
 //! receivers copy them out.
 
 use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};

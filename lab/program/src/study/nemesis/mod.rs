@@ -1,4 +1,4 @@
-//! `corewire study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with
+//! `corewire study nemesis`: the intranode experiments of Nemesis (section 4.1), with
 //! corewire, libfabric and Open MPI beside it.
 
 mod instructions;

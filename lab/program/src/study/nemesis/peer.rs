@@ -1,4 +1,4 @@
-//! One process of a run. It sends messages there and back by NetPIPE's method (papers/002, section
+//! One process of a run. It sends messages there and back by NetPIPE's method (Nemesis, section
 //! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers, which are written
 //! and read or not.
 

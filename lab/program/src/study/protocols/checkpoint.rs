@@ -1,4 +1,4 @@
-//! Gathering snapshots, the part of Manivannan and Singhal's protocol that the authors of ZIMP ran (papers/000, section
+//! Gathering snapshots, the part of Manivannan and Singhal's protocol that the authors of ZIMP ran (ZIMP, section
 //! IV-C2).
 //!
 //! ```text

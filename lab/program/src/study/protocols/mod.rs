@@ -1,4 +1,4 @@
-//! `corewire study paxos` and `corewire study checkpoint`: ZIMP's macro-benchmarks (papers/000, section IV-C and appendix D),
+//! `corewire study paxos` and `corewire study checkpoint`: ZIMP's macro-benchmarks (section IV-C and appendix D),
 //! with the same code over every mechanism.
 //!
 //! | file | holds |

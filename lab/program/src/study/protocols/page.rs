@@ -1,4 +1,4 @@
-//! The pages of the agreement protocol and of the checkpointing protocol: Figures 7 to 9 and 46 to 74 of papers/000.
+//! The pages of the agreement protocol and of the checkpointing protocol: Figures 7 to 9 and 46 to 74 of ZIMP.
 
 use corewire_harness::statistics::Spread;
 

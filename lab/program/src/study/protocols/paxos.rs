@@ -1,4 +1,4 @@
-//! PaxosInside without failures, as the authors of ZIMP ran it (papers/000, section IV-C1).
+//! PaxosInside without failures, as the authors of ZIMP ran it (ZIMP, section IV-C1).
 //!
 //! ```text
 //!  client ──▶ proposer ──▶ acceptor ══▶ learners ──▶ client

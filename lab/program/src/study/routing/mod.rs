@@ -1,4 +1,4 @@
-//! `corewire study routing`: calls through monitors (papers/003, sections 1.1.2 and 5).
+//! `corewire study routing`: calls through monitors (Grest, sections 1.1.2 and 5).
 //!
 //! | measured | beside |
 //! |---|---|

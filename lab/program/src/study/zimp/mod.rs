@@ -1,4 +1,4 @@
-//! `corewire study zimp`: the micro-benchmark of ZIMP (papers/000, section IV-B), with additional mechanisms and
+//! `corewire study zimp`: the micro-benchmark of ZIMP (section IV-B), with additional mechanisms and
 //! measurements.
 
 pub(crate) mod check;

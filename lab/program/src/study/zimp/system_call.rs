@@ -1,4 +1,4 @@
-//! The cost of a system call beside that of a function call (papers/000, II-B: 14 times as much).
+//! The cost of a system call beside that of a function call (ZIMP, II-B: 14 times as much).
 
 use std::hint::black_box;
 use std::time::Instant;
