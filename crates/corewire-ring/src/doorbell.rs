@@ -31,6 +31,9 @@
 //!
 //! While the sleeper is awake: nothing besides the load. A sleep: one barrier, one wait, the bell's line and the
 //! epoch's line, one wake-up call.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`, `proof/kill/src/pairs.rs`,
+//! `proof/kill/src/shared.rs`.
 
 use corewire_layout::segment::{FenceMode, SleepMode};
 

@@ -1,6 +1,8 @@
 //! A lock whose word names the thread that holds it, so that the kernel can lend that thread the
 //! priority of a thread that waits (`FUTEX_LOCK_PI` of Linux). Unlike a mutex of the C library it may be
 //! taken by a fork handler in the parent and reset in the child.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`.
 
 use core::fmt;
 

@@ -9,6 +9,8 @@
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
 //! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns the
 //! orderings of chosen labels into `Relaxed` (or drops their fences).
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`.
 
 #[cfg(corewire_coherence)]
 use crate::caches as report;

@@ -6,6 +6,8 @@
 //! fence W5 in `doorbell`), and reads the head from the stamps. From then on the data thread can
 //! publish at most one message without its slow path: the one that it had already claimed. Its slow
 //! path finds the new member.
+//!
+//! Proofs: `proof/models/tests/models/policies.rs`, `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use alloc::vec;
 use alloc::vec::Vec;

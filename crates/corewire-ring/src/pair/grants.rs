@@ -32,6 +32,8 @@
 //! Source: Yamagiwa and others, "Active Zero-copy", which lets a receiver take messages that it posted no buffer for, and
 //! refuse at once (NACK) those for which it has no memory. Here the sender knows what there is room for, so a refusal
 //! takes no message.
+//!
+//! Proofs: `proof/models/tests/models/grants.rs`, `proof/kill/src/pairs.rs`.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

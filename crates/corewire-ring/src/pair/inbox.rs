@@ -1,4 +1,6 @@
 //! The receiving side of a pair: the ring in the peer's segment.
+//!
+//! Proofs: `proof/models/tests/models/pairs.rs`, `proof/kill/src/pairs.rs`.
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,6 @@
 //! The sending side of a pair: the ring in this endpoint's segment.
+//!
+//! Proofs: `proof/models/tests/models/pairs.rs`, `proof/kill/src/pairs.rs`.
 
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;

@@ -26,6 +26,8 @@
 //!
 //! One store, one full fence and one load for a claim on either side; a line moves for each claim that the other side
 //! has made since. Nothing is allocated, and no system call is made.
+//!
+//! Proofs: `proof/models/tests/models/rendezvous.rs`, `proof/kill/src/pairs.rs`.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,4 +1,6 @@
 //! The senders and receivers known to be dead. Private memory of each process.
+//!
+//! Proofs: `proof/models/tests/models/shared.rs`, `proof/kill/src/shared.rs`.
 
 use alloc::vec::Vec;
 

@@ -1,6 +1,8 @@
 //! What a receiver of a shared channel does beyond a receiver of one sender, all of it on slow
 //! paths: it passes what dead senders had claimed, counts itself among the sleepers, wakes senders
 //! that wait for room, and detects that no sender is left.
+//!
+//! Proofs: `proof/models/tests/models/policies.rs`, `proof/models/tests/models/shared.rs`, `proof/kill/src/shared.rs`.
 
 use corewire_layout::segment::{DoorState, generation_of, tenure};
 use corewire_layout::slot::{RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, publishes, run_of};

@@ -1,6 +1,8 @@
 //! The senders and receivers of a shared channel, and the head of its ring. One *host*, the process
 //! that holds the channel's name, adds other processes. Each process removes itself when it leaves;
 //! a dead process is removed by a process that it holds up.
+//!
+//! Proofs: `proof/models/tests/models/shared.rs`, `proof/kill/src/shared.rs`.
 
 use alloc::sync::Arc;
 

@@ -37,19 +37,22 @@ fn sources_of_the_rings() -> Vec<PathBuf> {
     folders.iter().flat_map(|folder| sources(&root().join(folder))).collect()
 }
 
-fn labels_of_the_source() -> BTreeSet<String> {
+/// The labels of the orderings that a file's code makes.
+fn labels_of(text: &str) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
-    for path in sources_of_the_rings() {
-        let text = fs::read_to_string(path).unwrap();
-        // Examples in documentation are not sites.
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        for line in code {
-            for (start, end) in [("order!(", ":"), ("fence_at!(", ":"), ("is_weakened(\"", "\")")] {
-                labels.extend(line.split(start).skip(1).filter_map(|rest| label(rest, end)));
-            }
+    // Examples in documentation are not sites.
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    for line in code {
+        for (start, end) in [("order!(", ":"), ("fence_at!(", ":"), ("is_weakened(\"", "\")")] {
+            labels.extend(line.split(start).skip(1).filter_map(|rest| label(rest, end)));
         }
     }
     labels
+}
+
+fn labels_of_the_source() -> BTreeSet<String> {
+    let texts = sources_of_the_rings().into_iter().map(|path| fs::read_to_string(path).unwrap());
+    texts.flat_map(|text| labels_of(&text)).collect()
 }
 
 /// The rows of the table: label and model.
@@ -86,6 +89,35 @@ fn every_label_is_explained_at_a_site() {
         sources_of_the_rings().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     for label in labels_of_the_source() {
         assert!(text.contains(&format!("ORDER({label})")), "no comment `ORDER({label})`");
+    }
+}
+
+/// The paths that the head of a file names in its last sentence, `Proofs: ...`.
+fn proofs_of(text: &str) -> BTreeSet<String> {
+    let head: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+    let head = head.concat();
+    let proofs = head.rsplit_once(" Proofs: ").map_or("", |(_, proofs)| proofs);
+    proofs.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_file_with_an_ordering_names_its_proofs() {
+    let models = sources(&root().join("proof/models/tests"));
+    let models: Vec<_> =
+        models.iter().map(|path| (path, fs::read_to_string(path).unwrap())).collect();
+    for path in sources(&root().join("crates/corewire-ring/src")) {
+        let (shown, text) = (path.display(), fs::read_to_string(&path).unwrap());
+        let proofs = proofs_of(&text);
+        for proof in &proofs {
+            assert!(root().join(proof).is_file(), "{shown} names {proof}, which is not there");
+        }
+        for label in labels_of(&text) {
+            let mutant = format!("mutant_{}: {label} ", label.to_lowercase());
+            let model = models.iter().find(|(_, text)| text.contains(&mutant));
+            let (model, _) = model.unwrap_or_else(|| panic!("{label} has no mutant"));
+            let model = model.strip_prefix(root()).unwrap().to_str().unwrap();
+            assert!(proofs.contains(model), "the head of {shown} does not name {model}: {label}");
+        }
     }
 }
 

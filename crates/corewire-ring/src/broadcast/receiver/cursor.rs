@@ -1,4 +1,6 @@
 //! Finishing messages, and publishing the cursor.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::slot::INLINE_BYTES_MAX;

@@ -20,6 +20,8 @@
 //! A receiver that has never held a message: one branch for each published cursor. Hold: two locked instructions.
 //! Release: three locked instructions and two full fences if it moves the cursor, and one fence if an older message is
 //! still held. The search reads a word for 64 messages, each once while the cursor passes them.
+//!
+//! Proofs: `proof/models/tests/models/held.rs`, `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

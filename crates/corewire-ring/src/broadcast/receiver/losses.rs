@@ -1,4 +1,6 @@
 //! Messages that the sender overwrites before they are read, and eviction.
+//!
+//! Proofs: `proof/models/tests/models/policies.rs`, `proof/kill/src/broadcast.rs`.
 
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::segment::Policy;

@@ -1,4 +1,6 @@
 //! Messages, read in place or copied out.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use core::ops::Deref;
 

@@ -1,4 +1,6 @@
 //! The end of a channel, and sleeping.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::segment::{FenceMode, HINT, Policy, SleepMode};

@@ -6,6 +6,8 @@
 //! | `loan.rs` | messages that are written in place, and room for long ones |
 //! | `wake.rs` | waking sleeping receivers |
 //! | `room.rs` | the limit, slow receivers, waiting for room |
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! The limit, slow receivers, and waiting for room.
+//!
+//! Proofs: `proof/models/tests/models/policies.rs`, `proof/kill/src/broadcast.rs`.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Waking sleeping receivers.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::{HINT, ROWS_WATCHED_MAX, SleepMode};

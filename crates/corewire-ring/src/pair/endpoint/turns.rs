@@ -1,4 +1,6 @@
 //! Which pair has the turn: watched pairs and pairs that bits name, hot and cold pairs.
+//!
+//! Proofs: `proof/models/tests/models/pairs.rs`, `proof/kill/src/pairs.rs`.
 
 use corewire_layout::endpoint::{ACTIVE_WORDS, PairState};
 

@@ -1,4 +1,6 @@
 //! Claiming slots, filling and publishing them.
+//!
+//! Proofs: `proof/models/tests/models/shared.rs`, `proof/kill/src/shared.rs`.
 
 use corewire_layout::slot::{
     CLAIMED, INLINE_BYTES_MAX, RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, publishes, run_of,

@@ -1,4 +1,6 @@
 //! The limit, slow and dead receivers, and waiting for room.
+//!
+//! Proofs: `proof/models/tests/models/ring.rs`, `proof/models/tests/models/shared.rs`, `proof/kill/src/shared.rs`.
 
 use alloc::sync::Arc;
 
