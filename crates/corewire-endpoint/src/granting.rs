@@ -25,7 +25,7 @@ impl<T: Transport> Engine<T> {
         if can_have && self.rows[row as usize].gone.is_none() && self.transport.start_granting(row)
         {
             let changes = self.grants.want(row, 1);
-            self.tell_grants(changes);
+            self.send_grants(changes);
         }
     }
 
@@ -35,7 +35,7 @@ impl<T: Transport> Engine<T> {
         self.grants.total > 0 && !self.grants.has(row)
     }
 
-    fn tell_grants(&mut self, changes: Vec<Change>) {
+    fn send_grants(&mut self, changes: Vec<Change>) {
         for Change { row, limit, serial } in changes {
             let number = grant_number(self.grants.most(), self.grants.refuses, serial);
             self.notify(row, number, Verb::Grant, limit);
@@ -47,7 +47,7 @@ impl<T: Transport> Engine<T> {
         self.ungranted.retain(|&(other, _)| other != row);
         if self.grants.total > 0 {
             let changes = self.grants.gone(row);
-            self.tell_grants(changes);
+            self.send_grants(changes);
         }
     }
 
@@ -70,7 +70,7 @@ impl<T: Transport> Engine<T> {
                 // A number that no Grant has is as good as an old one.
                 let serial = u16::try_from(number).unwrap_or_default();
                 let changes = self.grants.kept(row, serial, notice.offset);
-                self.tell_grants(changes);
+                self.send_grants(changes);
             }
         }
     }
@@ -90,13 +90,13 @@ impl<T: Transport> Engine<T> {
         self.transport.set_grant(row, limit, refuses);
         if limit < before.limit {
             self.rows[row as usize].grant.is_asked = before.is_asked;
-            self.tell_kept(row);
+            self.send_kept(row);
         }
         self.has_news = true;
     }
 
     /// Tells the peer of `row`, which grants less than before, what this endpoint keeps.
-    fn tell_kept(&mut self, row: u32) {
+    fn send_kept(&mut self, row: u32) {
         let kept = self.transport.spent(row);
         let grant = &mut self.rows[row as usize].grant;
         let kept = kept.max(grant.limit);
@@ -122,7 +122,7 @@ impl<T: Transport> Engine<T> {
         for (row, bytes) in std::mem::take(&mut self.ungranted) {
             if self.transport.start_granting(row) {
                 let changes = self.grants.want(row, bytes);
-                self.tell_grants(changes);
+                self.send_grants(changes);
             } else {
                 self.ungranted.push((row, bytes));
             }
@@ -136,12 +136,12 @@ impl<T: Transport> Engine<T> {
             self.step_grants();
         }
         for row in self.lowering.clone() {
-            self.tell_kept(row);
+            self.send_kept(row);
         }
     }
 
-    /// Asks the peer of `row` for a larger grant, if a message did not fit in what it grants. Not while a call is about to
-    /// send the next fragment of a message.
+    /// Asks the peer of `row` for a larger grant, if a message did not fit in what it grants. Not while a call is about
+    /// to send the next fragment of a message.
     #[inline]
     pub(crate) fn ask_for_grant(&mut self, row: u32) {
         if let Some(bytes) = self.transport.take_shortage(row) {
@@ -160,7 +160,8 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// What the peer of `row` grants this endpoint now, and the most that it may ever grant; 0 if it has granted nothing yet.
+    /// What the peer of `row` grants this endpoint now, and the most that it may ever grant; 0 if it has granted
+    /// nothing yet.
     #[must_use]
     pub fn granted(&self, row: u32) -> (u64, u64) {
         let grant = self.rows.get(row as usize).map(|entry| &entry.grant);

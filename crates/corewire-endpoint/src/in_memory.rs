@@ -127,7 +127,7 @@ impl State {
 }
 
 impl End {
-    fn came(&self, row: u32) -> Change {
+    fn change(&self, row: u32) -> Change {
         Change::Came { row, name: self.name.clone(), incarnation: self.incarnation }
     }
 }
@@ -172,7 +172,7 @@ impl Network {
         let here = state.ends.iter().enumerate().filter(|(_, end)| !end.is_gone);
         let changes = here.map(|(row, end)| {
             let row = u32::try_from(row).expect("few endpoints");
-            end.came(row)
+            end.change(row)
         });
         let mut changes: Vec<Change> = changes.collect();
         changes.push(came.clone());
@@ -206,7 +206,7 @@ impl Network {
         for (other, end) in (0u32..).zip(&mut state.ends).filter(|(_, end)| !end.is_gone) {
             end.changes.push(came.clone());
             end.granted[number] = Granted::default();
-            changes.push(end.came(other));
+            changes.push(end.change(other));
         }
         changes.push(came);
         let queues = state.ends.iter().map(|_| Queue::default()).collect();

@@ -12,8 +12,8 @@
 //!     ├─ Decided(view) ───────────────────▶ everybody
 //! ```
 //!
-//! A proposer that meets a higher ballot leaves it to the other one, and proposes again if that one dies, or if nothing has
-//! come of it for a while: the other one may be stopped.
+//! A proposer that meets a higher ballot leaves it to the other one, and proposes again if that one dies, or if nothing
+//! has come of it for a while: the other one may be stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ impl Proposal {
     }
 
     /// A member has answered.
-    pub(crate) fn hear(&mut self, from: Member, word: Word, quorum: usize) -> Step {
+    pub(crate) fn on_message(&mut self, from: Member, word: Word, quorum: usize) -> Step {
         match word {
             Word::Promise(ballot, accepted) if ballot == self.ballot && self.chosen.is_none() => {
                 self.promises.insert(from, accepted);

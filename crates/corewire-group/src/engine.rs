@@ -296,8 +296,8 @@ impl Engine {
         self.lacks_lock().is_none()
     }
 
-    /// Keeps the lock as long as this process belongs to the group. It asks the members that it has met so far to take it in:
-    /// without the lock, another group may have the file.
+    /// Keeps the lock as long as this process belongs to the group. It asks the members that it has met so far to take
+    /// it in: without the lock, another group may have the file.
     pub(crate) fn keep_lock(&mut self, lock: Option<SharedLock>) {
         self.lock = lock.map(Arc::new);
         if self.lock.is_some() {
@@ -406,8 +406,8 @@ impl Engine {
     }
 
     /// Nothing can be decided any more: too many members of the view have ended. They may have left, and a later view be
-    /// on its way: so this must last, and all processes of the group that live must say that they know of none. One of them
-    /// may be stopped.
+    /// on its way: so this must last, and all processes of the group that live must say that they know of none. One of
+    /// them may be stopped.
     pub(crate) fn check_majority(&mut self) -> Result<(), GroupError> {
         let view = self.replica.view();
         let (members, quorum, number) = (view.members.len(), view.quorum(), view.number);
@@ -457,7 +457,7 @@ impl Engine {
             }
         }
         for peer in self.links.values().filter_map(|link| link.peer).collect::<Vec<_>>() {
-            self.tell(peer, &Frame::Look);
+            self.send_short(peer, &Frame::Look);
         }
     }
 
@@ -512,7 +512,7 @@ impl Engine {
 
     /// Handles what has come, and sends what there is room for. True if anything was done.
     pub(crate) fn turn(&mut self) -> Result<bool, GroupError> {
-        let has_heard = self.hear()?;
+        let has_received = self.poll_endpoint()?;
         let has_read = self.read()?;
         let has_answers = self.take_answers()?;
         if let Some(error) = self.failed.take() {
@@ -520,7 +520,7 @@ impl Engine {
         }
         let is_late = self.check_late();
         let has_sent = self.send()?;
-        Ok(has_heard || has_read || has_answers || is_late || has_sent)
+        Ok(has_received || has_read || has_answers || is_late || has_sent)
     }
 
     /// Tells the replica if something that it waits for has not come for a while. That is no sign of a death: only the
@@ -590,7 +590,7 @@ impl Engine {
                 Answer::Rejoined(Err(JoinError::Forked)) => return Err(GroupError::Forked),
                 Answer::Rejoined(Err(_)) => self.rejoin(AGAIN_AFTER)?,
                 Answer::Written(number, done) if number == self.writers => {
-                    let done = done.inspect_err(|error| self.tell_failure(error))?;
+                    let done = done.inspect_err(|error| self.send_failure(error))?;
                     if let Some(writer) = &mut self.writer {
                         writer.is_done(done);
                     }
@@ -613,10 +613,10 @@ impl Engine {
     }
 
     /// The group's file cannot be written, by this member or by any other one: all end, and say why.
-    fn tell_failure(&mut self, error: &LogFileError) {
+    fn send_failure(&mut self, error: &LogFileError) {
         let frame = Frame::Failed(error.to_string());
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
-            self.tell(peer, &frame);
+            self.send_short(peer, &frame);
         }
     }
 
@@ -639,8 +639,8 @@ impl Engine {
 
     // Links.
 
-    /// Asks who is at a place, and links with that process, in a thread of its own: it may be stopped. Without a thread now,
-    /// later.
+    /// Asks who is at a place, and links with that process, in a thread of its own: it may be stopped. Without a thread
+    /// now, later.
     pub(crate) fn ask(&mut self, place: u8) {
         let before = self.known_at(place);
         if place == self.me.place {
@@ -675,8 +675,8 @@ impl Engine {
     }
 
     /// A place belongs to one process at a time. All who were known to have been there before somebody asked have ended,
-    /// except the one that was found. No other order of events tells: after a stop this process may hear of a process long
-    /// after that process's successor has become a member.
+    /// except the one that was found. No other order of events tells: after a stop this process may hear of a process
+    /// long after that process's successor has become a member.
     fn answered(&mut self, place: u8, before: Vec<Member>, answer: Result<Member, ConnectError>) {
         self.asking.remove(&place);
         self.why_not.remove(&place);
@@ -742,7 +742,7 @@ impl Engine {
 
     // The endpoint.
 
-    fn hear(&mut self) -> Result<bool, GroupError> {
+    fn poll_endpoint(&mut self) -> Result<bool, GroupError> {
         let mut has_any = false;
         for _ in 0..FRAMES_PER_TURN {
             let event = match self.endpoint.now().receive_event(Selector::any()) {
@@ -753,7 +753,7 @@ impl Engine {
             };
             has_any = true;
             match event {
-                Event::Came(peer) => self.came(peer),
+                Event::Came(peer) => self.on_peer(peer),
                 Event::Received(message) => {
                     let from = message.source();
                     if let Some(frame) = decode(&message) {
@@ -766,7 +766,7 @@ impl Engine {
         Ok(has_any)
     }
 
-    fn came(&mut self, peer: Peer) {
+    fn on_peer(&mut self, peer: Peer) {
         let name = self.endpoint.name_of(peer).unwrap_or_default();
         let place = place_of(&self.name, name);
         let member = place
@@ -826,7 +826,7 @@ impl Engine {
             }
             (Frame::Look, _) => {
                 let seen = self.seen();
-                self.tell(from, &Frame::Seen(seen));
+                self.send_short(from, &Frame::Seen(seen));
             }
             _ => {}
         }
@@ -848,7 +848,7 @@ impl Engine {
     }
 
     /// Sends a short frame beside the queues; if there is no room, it is lost.
-    fn tell(&mut self, peer: Peer, frame: &Frame) {
+    fn send_short(&mut self, peer: Peer, frame: &Frame) {
         let _ = self.endpoint.try_send(peer, FRAME_TAG, &encode(frame));
     }
 

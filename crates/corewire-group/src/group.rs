@@ -115,7 +115,7 @@ impl Shared {
         match done.and_then(|done| engine.check_majority().map(|()| done)) {
             Ok(has_done) => {
                 if engine.take_news() {
-                    self.tell(state);
+                    self.notify(state);
                 }
                 has_done
             }
@@ -133,10 +133,10 @@ impl Shared {
             What::Member(engine) => What::Former(Box::new(engine.into_replica())),
             other => other,
         };
-        self.tell(state);
+        self.notify(state);
     }
 
-    fn tell(&self, state: &mut State) {
+    fn notify(&self, state: &mut State) {
         self.news.notify_all();
         state.wakers.drain(..).for_each(Waker::wake);
     }
@@ -329,9 +329,9 @@ impl Group {
         Ok(state.replica().map(count).unwrap_or_default())
     }
 
-    /// Says what this program has made of all entries before index `next`. They are not kept any more here: a reader that is
-    /// behind, here or at a member that comes later, gets `state` in their place. Every member does this for itself, when
-    /// it wants. No effect if they are not all decided, or if there is a snapshot for more already.
+    /// Says what this program has made of all entries before index `next`. They are not kept any more here: a reader
+    /// that is behind, here or at a member that comes later, gets `state` in their place. Every member does this for
+    /// itself, when it wants. No effect if they are not all decided, or if there is a snapshot for more already.
     ///
     /// # Errors
     /// What has ended the group.
@@ -417,8 +417,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The member's thread: does the work while no call does. It looks for more for a while before it sleeps, so that messages
-/// that follow each other closely wake nobody.
+/// The member's thread: does the work while no call does. It looks for more for a while before it sleeps, so that
+/// messages that follow each other closely wake nobody.
 fn run(shared: &Shared) {
     let mut last_work = Instant::now();
     loop {

@@ -80,8 +80,8 @@ pub enum Input<C> {
     Gone(Member),
     /// A process that would be a member has met this member.
     Met(Member),
-    /// The link with a process that was met has ended, and there is another one. What either side has said last may be lost,
-    /// also if something that it has said behind that comes now.
+    /// The link with a process that was met has ended, and there is another one. What either side has said last may be
+    /// lost, also if something that it has said behind that comes now.
     Relinked(Member),
     /// It was stopped for too long, and some publications are lost for it. What is published from this position on comes.
     Missed(u64),
@@ -150,8 +150,8 @@ pub struct Replica<C> {
     // The next view.
     vote: Vote,
     proposal: Option<Proposal>,
-    /// It has chosen a view in which another member takes the part of an acceptor that lives: nothing more is decided before
-    /// the next view.
+    /// It has chosen a view in which another member takes the part of an acceptor that lives: nothing more is decided
+    /// before the next view.
     rests: bool,
     /// Whose higher ballot was met.
     yields_to: Option<Ballot>,
@@ -214,8 +214,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         replica
     }
 
-    /// One that would be a member of a group whose living members it [meets](Input::Met). What acceptors publish from this
-    /// position of the channel on comes. It learns first, so that every member has the whole log.
+    /// One that would be a member of a group whose living members it [meets](Input::Met). What acceptors publish from
+    /// this position of the channel on comes. It learns first, so that every member has the whole log.
     #[must_use]
     pub fn join(me: Member, position: u64, rules: Rules) -> Self {
         let mut outside = View::first(me);
@@ -334,10 +334,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     self.say(self.view.leader, Message::Ask(entry), out);
                 }
             }
-            Input::Message(from, message) => self.hear(from, message, out),
+            Input::Message(from, message) => self.on_message(from, message, out),
             Input::Publication(position, publication) => {
                 self.has_read(position + 1);
-                self.learn(publication, out);
+                self.on_publication(publication, out);
             }
             Input::Gone(member) => {
                 self.gone.insert(member);
@@ -350,8 +350,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 // It may have told only some of us.
                 if self.view.number > 0 {
                     let message = Message::Decided(self.view.clone());
-                    self.tell_all(&message, out);
-                    self.tell_former(&message, out);
+                    self.send_to_all(&message, out);
+                    self.send_to_former(&message, out);
                 }
             }
             Input::Met(member) => {
@@ -374,9 +374,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 let view = accepting.view;
                 let unread = std::mem::take(&mut accepting.unread);
                 for (place, entry) in (self.next()..).zip(unread) {
-                    self.learn(Publication::Learn(place, entry), out);
+                    self.on_publication(Publication::Learn(place, entry), out);
                 }
-                self.learn(Publication::Begin(view, self.next()), out);
+                self.on_publication(Publication::Begin(view, self.next()), out);
             }
             Input::Missed(position) => {
                 self.has_read(position);
@@ -392,7 +392,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Input::Truncate(next, state) => _ = self.kept.truncate(next, state),
             Input::Leave => {
                 self.leaving.insert(self.me);
-                self.tell_all(&Message::Leave, out);
+                self.send_to_all(&Message::Leave, out);
             }
             Input::Lead => {
                 let View { leader, acceptor, .. } = self.view;
@@ -407,7 +407,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Says something to a member, or to itself.
     fn say(&mut self, to: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
         if to == self.me {
-            self.hear(to, message, out);
+            self.on_message(to, message, out);
         } else if !self.gone.contains(&to) {
             out(Output::Send(to, message));
         }
@@ -438,7 +438,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.begins_again |= leads && to == self.view.acceptor;
     }
 
-    fn tell_all(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
+    fn send_to_all(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
         for member in self.view.members.clone() {
             if member != self.me {
                 self.say(member, message.clone(), out);
@@ -446,7 +446,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
     }
 
-    fn hear(&mut self, from: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
+    fn on_message(&mut self, from: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
         match message {
             Message::Ask(entry) => self.place(&entry, out),
             Message::Accept(view, place, entry) => self.accept(from, view, place, entry, out),
@@ -461,7 +461,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Message::Known(number) => {
                 let is_for_it = number > 0 || self.view.has(from);
                 if number < self.view.number && is_for_it && !self.rules.keeps_views_secret() {
-                    self.tell_view(from, out);
+                    self.send_view(from, out);
                 } else if number > self.view.number {
                     self.say(from, Message::Known(self.view.number), out);
                 }
@@ -486,11 +486,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Message::Snapshot(snapshot) => self.catch_up(snapshot, out),
             Message::Entries(place, entries) => {
                 for (place, entry) in (place..).zip(entries) {
-                    self.learn(Publication::Learn(place, entry), out);
+                    self.on_publication(Publication::Learn(place, entry), out);
                 }
             }
             Message::Complete(number, view, until) => {
-                self.learn(Publication::Begin(view, until), out);
+                self.on_publication(Publication::Begin(view, until), out);
                 self.complete(from, number, view, out);
             }
             Message::HasAll => {
@@ -560,9 +560,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         entry: Entry<C>,
         out: &mut impl FnMut(Output<C>),
     ) {
-        let Some(accepting) = &mut self.accepting else { return self.tell_view(from, out) };
+        let Some(accepting) = &mut self.accepting else { return self.send_view(from, out) };
         if view != accepting.view {
-            return self.tell_view(from, out);
+            return self.send_view(from, out);
         }
         if place == accepting.next {
             accepting.next = place + 1;
@@ -571,7 +571,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
     }
 
-    fn tell_view(&mut self, to: Member, out: &mut impl FnMut(Output<C>)) {
+    fn send_view(&mut self, to: Member, out: &mut impl FnMut(Output<C>)) {
         self.say(to, Message::Decided(self.view.clone()), out);
     }
 
@@ -602,7 +602,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     // Everybody.
 
-    fn learn(&mut self, publication: Publication<C>, out: &mut impl FnMut(Output<C>)) {
+    fn on_publication(&mut self, publication: Publication<C>, out: &mut impl FnMut(Output<C>)) {
         match publication {
             Publication::Begin(view, first) => {
                 self.spoken = self.spoken.max(first);
@@ -628,12 +628,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     fn ask_for_entries(&mut self, out: &mut impl FnMut(Output<C>)) {
         self.questions += 1;
         let message = Message::Missing(self.missing());
-        self.tell_all(&message, out);
-        self.tell_former(&message, out);
+        self.send_to_all(&message, out);
+        self.send_to_former(&message, out);
     }
 
     /// Says something to those who were members in the view before.
-    fn tell_former(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
+    fn send_to_former(&mut self, message: &Message<C>, out: &mut impl FnMut(Output<C>)) {
         for member in self.before.clone() {
             if !self.view.has(member) {
                 self.say(member, message.clone(), out);
@@ -702,9 +702,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         self.incomplete.remove(&self.me);
         if self.view.has(self.me) {
-            self.tell_all(&Message::HasAll, out);
+            self.send_to_all(&Message::HasAll, out);
         } else {
-            self.tell_all(&Message::Join, out);
+            self.send_to_all(&Message::Join, out);
         }
     }
 
@@ -783,7 +783,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.take_roles(out);
         if self.leaving.contains(&self.me) {
             // Those that have come do not know yet.
-            self.tell_all(&Message::Leave, out);
+            self.send_to_all(&Message::Leave, out);
         }
         if !self.is_complete {
             // Another acceptor has to answer, or this one knows where its entries end.
@@ -850,7 +850,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let round = self.vote.promised.round + 1;
         let ballot = Ballot { round, place: self.me.place };
         self.proposal = Some(Proposal::new(ballot));
-        self.tell_voters(&Word::Prepare(ballot), out);
+        self.send_to_voters(&Word::Prepare(ballot), out);
     }
 
     /// What this member waits for: as long as one of these is the same, nothing of it has come. If it stays the same for
@@ -884,15 +884,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         // Those that would be members may be, by a view that has not come.
         let known = Message::Known(self.view.number);
-        self.tell_all(&known, out);
-        self.tell_former(&known, out);
+        self.send_to_all(&known, out);
+        self.send_to_former(&known, out);
         for member in self.joining.clone() {
             self.say(member, known.clone(), out);
         }
         if !self.is_complete {
             // The same question: who has heard it, and did not know yet whose it was, may have forgotten it.
             let missing = Message::Missing(self.missing());
-            self.tell_all(&missing, out);
+            self.send_to_all(&missing, out);
         }
         if !self.may_propose() || self.rules.never_proposes_late() {
             return;
@@ -932,7 +932,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 let lives = !self.gone.contains(&self.view.acceptor);
                 self.rests |= lives && view.acceptor != self.view.acceptor;
                 let word = proposal.choose(view);
-                self.tell_voters(&word, out);
+                self.send_to_voters(&word, out);
             }
             _ => self.proposal = None,
         }
@@ -951,8 +951,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         Some(leader).filter(can).or_else(|| members.iter().find(can)).copied()
     }
 
-    /// The view that is needed now, if it is not the present one. These members have `promised` to take part in the choice:
-    /// they are not stopped, and only they get a role.
+    /// The view that is needed now, if it is not the present one. These members have `promised` to take part in the
+    /// choice: they are not stopped, and only they get a role.
     fn wanted(&self, promised: &BTreeSet<Member>) -> Option<View> {
         let View { founder, number, members, leader, acceptor, start, since } = &self.view;
         let rules = &self.rules;
@@ -1013,7 +1013,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.spoken
     }
 
-    fn tell_voters(&mut self, word: &Word, out: &mut impl FnMut(Output<C>)) {
+    fn send_to_voters(&mut self, word: &Word, out: &mut impl FnMut(Output<C>)) {
         let number = self.view.number;
         for member in self.view.members.clone() {
             // A view may be decided meanwhile.
@@ -1028,7 +1028,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if number < self.view.number {
             // An answer needs none.
             if matches!(word, Word::Prepare(_) | Word::Accept(..)) {
-                self.tell_view(from, out);
+                self.send_view(from, out);
             }
             return;
         }
@@ -1045,7 +1045,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         let quorum = self.quorum();
         let Some(proposal) = &mut self.proposal else { return };
-        match proposal.hear(from, word, quorum) {
+        match proposal.on_message(from, word, quorum) {
             Step::Nothing => {}
             Step::Choose => self.choose(false, out),
             Step::GiveUp(ballot) => {

@@ -194,7 +194,7 @@ fn replace_with_zeroes(Pages { address, bytes, .. }: Pages) -> bool {
 }
 
 /// Notifies `target` in a forked child.
-pub fn tell_in_child(target: Weak<dyn InChild>) {
+pub fn notify_in_child(target: Weak<dyn InChild>) {
     with_entries(|entries| {
         entries.retain(|entry| !matches!(entry, Entry::Notice(other) if other.strong_count() == 0));
         entries.push(Entry::Notice(target));

@@ -462,7 +462,7 @@ pub struct Obituary {
 impl Obituary {
     /// Reports that sender `who` is dead.
     pub fn tell(&self, who: Entrance) {
-        self.roster.learn(Party::Sender, who);
+        self.roster.record_death(Party::Sender, who);
         self.shared.notify(0, &self.kernel);
     }
 }

@@ -150,7 +150,7 @@ impl Binding {
     ) -> Result<(), CallError> {
         let then: Continuation = Box::new(then);
         self.begin(ordinal, request, capabilities, reply_bytes_max, |calls, token| {
-            calls.tell(token, reply_bytes_max, then);
+            calls.ask_then(token, reply_bytes_max, then);
         })
         .map(drop)
     }

@@ -201,7 +201,7 @@ impl Calls {
         self.add(token, reply_bytes_max, State::Asked(None));
     }
 
-    pub(super) fn tell(&mut self, token: u32, reply_bytes_max: u32, then: Continuation) {
+    pub(super) fn ask_then(&mut self, token: u32, reply_bytes_max: u32, then: Continuation) {
         self.add(token, reply_bytes_max, State::Then(then));
     }
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use corewire::{Peer, Status};
 
 use super::core::{Found, ServerCore};
-use super::guest::Guest;
 use super::lane::Lane;
 use super::sending::TOO_MUCH;
+use super::socket_client::SocketClient;
 use crate::capability::Capabilities;
 use crate::driver::Driver;
 use crate::exchange::Acceptance;
@@ -24,21 +24,25 @@ use crate::message::Message;
 use crate::random::random_u64;
 use crate::tag::{Control, Tag};
 
-/// Messages that may wait for a guest that asks for the interface or the clients, which are long.
+/// Messages that may wait for a socket client that asks for the interface or the clients, which are long.
 const ANSWERS_MAX: usize = 16;
 
 impl ServerCore {
-    /// A message of a guest that is about binding.
+    /// A message of a socket client that is about binding.
     #[cold]
-    pub(super) fn guest_control(&mut self, guest: &Arc<Guest>, message: &Message) -> Option<Found> {
+    pub(super) fn socket_client_control(
+        &mut self,
+        socket_client: &Arc<SocketClient>,
+        message: &Message,
+    ) -> Option<Found> {
         // What it had sent before it was refused means nothing any more.
-        if guest.is_ending() {
+        if socket_client.is_ending() {
             return None;
         }
-        match (Control::of(message.tag()), guest.id.get().copied()) {
+        match (Control::of(message.tag()), socket_client.id.get().copied()) {
             (Some(Control::Bind), None) => {
-                if let Err(reason) = self.accept(guest, message) {
-                    guest.refuse(&reason);
+                if let Err(reason) = self.accept(socket_client, message) {
+                    socket_client.refuse(&reason);
                 }
                 None
             }
@@ -47,8 +51,8 @@ impl ServerCore {
                 if !row.lane.is_accepted() {
                     return None;
                 }
-                (row.lane, row.driver) = (Lane::Socket(Arc::clone(guest)), Driver::Sock);
-                guest.set_bound();
+                (row.lane, row.driver) = (Lane::Socket(Arc::clone(socket_client)), Driver::Sock);
+                socket_client.set_bound();
                 Some(Found::Bound(client, row.identity))
             }
             (Some(Control::NotTaken), Some(client)) => {
@@ -58,12 +62,12 @@ impl ServerCore {
             }
             (Some(Control::Describe), _) => {
                 let form = self.mailbox.description().form;
-                self.tell(guest, Frame::new(message.tag(), form.as_bytes()));
+                self.answer(socket_client, Frame::new(message.tag(), form.as_bytes()));
                 None
             }
             (Some(Control::List), _) => {
                 let list = self.list();
-                self.tell(guest, Frame::new(message.tag(), &list));
+                self.answer(socket_client, Frame::new(message.tag(), &list));
                 None
             }
             (_, client) => {
@@ -76,45 +80,45 @@ impl ServerCore {
         }
     }
 
-    /// Answers a question of a guest, which may not ask more than it reads.
-    fn tell(&mut self, guest: &Guest, answer: Frame<'_>) {
-        if guest.unsent_count() < ANSWERS_MAX {
+    /// Answers a question of a socket client, which may not ask more than it reads.
+    fn answer(&mut self, socket_client: &SocketClient, answer: Frame<'_>) {
+        if socket_client.unsent_count() < ANSWERS_MAX {
             // One that goes learns nothing.
-            let _ = guest.send(answer, &Capabilities::new());
+            let _ = socket_client.send(answer, &Capabilities::new());
             return;
         }
-        match guest.id.get() {
+        match socket_client.id.get() {
             Some(client) => self.sending.cut_off(*client, TOO_MUCH),
-            None => guest.refuse(TOO_MUCH),
+            None => socket_client.refuse(TOO_MUCH),
         }
     }
 
-    /// A guest has not said in time how it speaks. What it has said in its ring may wait behind other messages: it is
-    /// closed if it is late again.
+    /// A socket client has not said in time how it speaks. What it has said in its ring may wait behind other messages:
+    /// it is closed if it is late again.
     #[cold]
-    pub(super) fn guest_late(&mut self, guest: &Guest) {
-        if guest.is_bound() || !guest.is_late_again() {
+    pub(super) fn socket_client_late(&mut self, socket_client: &SocketClient) {
+        if socket_client.is_bound() || !socket_client.is_late_again() {
             return;
         }
-        if let Some(client) = guest.id.get() {
+        if let Some(client) = socket_client.id.get() {
             self.sending.clients.remove(*client);
         }
-        guest.refuse("it did not bind in time");
+        socket_client.refuse("it did not bind in time");
     }
 
-    fn accept(&mut self, guest: &Arc<Guest>, theirs: &[u8]) -> Result<(), String> {
+    fn accept(&mut self, socket_client: &Arc<SocketClient>, theirs: &[u8]) -> Result<(), String> {
         let description = self.mailbox.description();
         let agreement = description.agree(theirs)?;
         let secret = random_u64().map_err(|error| error.to_string())?;
-        let lane = Lane::Accepted { guest: Arc::clone(guest), secret };
-        let identity = guest.identity;
+        let lane = Lane::Accepted { socket_client: Arc::clone(socket_client), secret };
+        let identity = socket_client.identity;
         let added = self.sending.clients.add(self.clients_max, lane, identity, agreement.service);
         let client = added.ok_or_else(|| {
             format!("the service has {} clients, as many as it can have", self.clients_max)
         })?;
         // Nothing else sets it.
-        let _ = guest.id.set(client);
-        guest.set_bytes_max(description.bytes_max());
+        let _ = socket_client.id.set(client);
+        socket_client.set_bytes_max(description.bytes_max());
         let acceptance = Acceptance {
             number: client.binding(),
             may_use_ring: identity.uid == rustix::process::geteuid().as_raw(),
@@ -126,7 +130,7 @@ impl ServerCore {
         };
         let bytes = acceptance.to_bytes();
         let frame = Frame::new(Tag::control(client.binding(), Control::Accept), &bytes);
-        let sent = guest.send(frame, &Capabilities::new());
+        let sent = socket_client.send(frame, &Capabilities::new());
         sent.map_err(|_| "the connection has ended".to_owned())
     }
 
@@ -154,10 +158,10 @@ impl ServerCore {
             return None;
         }
         let row = self.sending.clients.at_number(tag.binding())?;
-        let guest = Arc::clone(row.lane.accepted_with(said)?);
+        let socket_client = Arc::clone(row.lane.accepted_with(said)?);
         self.refused_count -= 1;
-        guest.become_lane();
-        row.lane = Lane::Ring { peer: source, guest };
+        socket_client.become_lane();
+        row.lane = Lane::Ring { peer: source, socket_client };
         let said = |driver: &Driver| message.get(8) == Some(&(*driver as u8));
         row.driver = Driver::ALL.into_iter().find(said).unwrap_or(Driver::Ump);
         let (client, identity) = (row.id, row.identity);
@@ -166,8 +170,11 @@ impl ServerCore {
         Some(Found::Bound(client, identity))
     }
 
-    pub(super) fn guest_gone(&mut self, guest: &Arc<Guest>) -> Option<Found> {
-        let client = *guest.id.get()?;
+    pub(super) fn socket_client_gone(
+        &mut self,
+        socket_client: &Arc<SocketClient>,
+    ) -> Option<Found> {
+        let client = *socket_client.id.get()?;
         let lane = &self.sending.clients.get(client)?.lane;
         if lane.is_accepted() {
             self.sending.clients.remove(client);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use corewire::{MessageError, Selector};
-use corewire_circuit::ends::Wrong;
+use corewire_circuit::ends::ProtocolError;
 use corewire_circuit::link::capability;
-use corewire_circuit::link::control::{Control as ControlLane, News};
+use corewire_circuit::link::control::{Control as ControlLane, MonitorEvent};
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::ring::RingLane;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
@@ -42,8 +42,8 @@ impl ServerCore {
         None
     }
 
-    /// The link has ended, and with it all circuits: what had come of them is handed out, and then that their clients have
-    /// gone, one after the other.
+    /// The link has ended, and with it all circuits: what had come of them is handed out, and then that their clients
+    /// have gone, one after the other.
     pub(super) fn link_down(&mut self) {
         // The lane may have seen an interruption.
         self.has_mail |= self.sending.circuits.take_interrupted();
@@ -75,18 +75,22 @@ impl ServerCore {
     }
 
     /// Something has come from the monitor.
-    pub(super) fn learn(&mut self, control: &Arc<ControlLane>, news: News) -> Option<Found> {
+    pub(super) fn on_monitor_event(
+        &mut self,
+        control: &Arc<ControlLane>,
+        news: MonitorEvent,
+    ) -> Option<Found> {
         let is_its = |link: &ServiceLink| Arc::ptr_eq(&link.control, control);
         if !self.sending.circuits.link.as_ref().is_some_and(is_its) {
             return None;
         }
         match news {
-            News::Packet(Packet::Setup(setup), _) => self.circuit_opened(*setup),
-            News::Packet(Packet::Reset(reset), _) => {
+            MonitorEvent::Packet(Packet::Setup(setup), _) => self.circuit_opened(*setup),
+            MonitorEvent::Packet(Packet::Reset(reset), _) => {
                 let index = self.sending.circuits.ends.reset(*reset)?;
                 self.circuit_changed(index)
             }
-            News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
+            MonitorEvent::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
                 let circuits = &mut self.sending.circuits;
                 let index = circuits.ends.find(to)?;
                 let rights = capability::parse(is_lost, &notes, rights);
@@ -98,8 +102,8 @@ impl ServerCore {
                 ready.push_back(index);
                 self.circuit_ready()
             }
-            News::Frame(label, hop, payload) => self.circuit_frame(label, hop, &payload),
-            News::Room => {
+            MonitorEvent::Frame(label, hop, payload) => self.circuit_frame(label, hop, &payload),
+            MonitorEvent::Room => {
                 if let Some(ServiceLink { way: LinkWay::Socket { is_full, .. }, .. }) =
                     &mut self.sending.circuits.link
                 {
@@ -107,13 +111,13 @@ impl ServerCore {
                 }
                 None
             }
-            News::Packet(Packet::Refused { .. }, _) | News::Lost(_) => {
+            MonitorEvent::Packet(Packet::Refused { .. }, _) | MonitorEvent::Lost(_) => {
                 if let Some(link) = &mut self.sending.circuits.link {
                     link.is_ending = true;
                 }
                 None
             }
-            News::Packet(..) => None,
+            MonitorEvent::Packet(..) => None,
         }
     }
 
@@ -202,13 +206,17 @@ impl ServerCore {
     }
 
     /// A frame has been read.
-    pub(super) fn circuit_came(&mut self, came: Result<Owned, Wrong>, lines: u32) -> Option<Found> {
+    pub(super) fn circuit_came(
+        &mut self,
+        came: Result<Owned, ProtocolError>,
+        lines: u32,
+    ) -> Option<Found> {
         let circuits = &mut self.sending.circuits;
         let (index, head, bytes) = match came {
             Ok(Owned::Message(index, head, bytes)) => (index, head, bytes),
             Ok(Owned::Changed(index)) => return self.circuit_changed(index),
             Ok(Owned::Nothing) => return None,
-            Err(Wrong::Peer { index, what }) => {
+            Err(ProtocolError::Peer { index, what }) => {
                 self.refused_count += 1;
                 let client = circuits.client_of(index)?;
                 circuits.close(index, End::Violation, &format!("the client sent {what}"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use corewire::{Connection, Endpoint, Peer};
-use corewire_circuit::ends::{Came, Ends, Head, Lane, Wrong};
+use corewire_circuit::ends::{Arrival, Ends, Head, Lane, ProtocolError};
 use corewire_circuit::link::control::{Control, descriptors_max};
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::ring::RingLane;
@@ -20,8 +20,8 @@ use crate::lane::backlog::{Frame, Held, NotSent};
 use crate::message::Message;
 use crate::tag::Tag;
 
-/// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and take
-/// descriptors of the client.
+/// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and
+/// take descriptors of the client.
 const UNSENT_MAX: usize = 64;
 /// Circuits that a foreign user may have in any case, as many as connections; beyond that, a quarter of all.
 const CIRCUITS_OF_USER_MIN: usize = 64;
@@ -164,12 +164,12 @@ pub(super) enum Owned {
 }
 
 impl Owned {
-    pub(super) fn of(came: Came<'_>) -> Self {
+    pub(super) fn of(came: Arrival<'_>) -> Self {
         match came {
-            Came::Short(index, head, bytes) => Self::Message(index, head, Bytes::of(bytes)),
-            Came::Long(index, head, bytes) => Self::Message(index, head, Bytes::Long(bytes)),
-            Came::Changed(index) => Self::Changed(index),
-            Came::Nothing => Self::Nothing,
+            Arrival::Short(index, head, bytes) => Self::Message(index, head, Bytes::of(bytes)),
+            Arrival::Long(index, head, bytes) => Self::Message(index, head, Bytes::Long(bytes)),
+            Arrival::Changed(index) => Self::Changed(index),
+            Arrival::Nothing => Self::Nothing,
         }
     }
 }
@@ -195,8 +195,8 @@ impl Lane for Through<'_> {
         }
     }
 
-    fn went(&mut self, went: Point, ordinal: u16, bytes: usize) {
-        trace::sent(went, ordinal, bytes);
+    fn sent(&mut self, at: Point, ordinal: u16, bytes: usize) {
+        trace::sent(at, ordinal, bytes);
     }
 }
 
@@ -251,7 +251,7 @@ impl Circuits {
         label: Label,
         hop: Hop,
         payload: &'a [u8],
-    ) -> Result<Came<'a>, Wrong> {
+    ) -> Result<Arrival<'a>, ProtocolError> {
         self.ends.frame(label, hop, payload)
     }
 
@@ -328,7 +328,7 @@ impl Circuits {
     /// Records a message that was sent: with the request that it replies to, if that is being served.
     #[cold]
     fn record_sent(&mut self, began: u64, index: u32, tag: Tag, bytes: usize) {
-        let went = self.ends.went(index);
+        let went = self.ends.sent_to(index);
         match &mut self.served {
             Some(Served { went: reply @ None, .. }) => *reply = went,
             _ => trace::end(began, Kind::Send, [None, went], tag.ordinal(), bytes),
@@ -338,7 +338,7 @@ impl Circuits {
     /// A frame has come at `began`, and is served from now on, in a trace.
     #[cold]
     pub(super) fn begin_serving(&mut self, began: u64, label: Label, hop: Hop, bytes: usize) {
-        let came = self.ends.came(label);
+        let came = self.ends.received_at(label);
         self.served = Some(Served { began, came, went: None, ordinal: hop.ordinal, bytes });
     }
 

@@ -11,9 +11,9 @@ use corewire_os::report::Report;
 use super::client_id::ClientId;
 use super::exporter::Exporter;
 use super::mailbox::Mailbox;
-use super::porter::Porter;
 use super::reply::{Outbox, Stopper};
 use super::sending::Sending;
+use super::socket_thread::SocketThread;
 use crate::capability::Received;
 use crate::error::ServeError;
 use crate::exchange::{Description, SERVICE_NAME_BYTES_MAX};
@@ -70,9 +70,9 @@ impl Serve {
         self
     }
 
-    /// Calls `report` with a sentence when something happens that does not end the service, and that its users should know:
-    /// the monitor's policy does not let it be reached by circuits, or does again. Any thread may call it. By default the
-    /// sentence is written to standard error.
+    /// Calls `report` with a sentence when something happens that does not end the service, and that its users should
+    /// know: the monitor's policy does not let it be reached by circuits, or does again. Any thread may call it. By
+    /// default the sentence is written to standard error.
     pub fn report(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.report = Report(Arc::new(report));
         self
@@ -92,7 +92,7 @@ pub struct ServerCore {
     pub(super) sending: Sending,
     pub(super) mailbox: Arc<Mailbox>,
     /// Reads sockets until it is dropped.
-    _porter: Porter,
+    _porter: SocketThread,
     /// Keeps the service at its monitor until it is dropped.
     exporter: Option<Exporter>,
     pub(super) clients_max: usize,
@@ -142,7 +142,7 @@ impl ServerCore {
         let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
         let endpoint = endpoint.create()?;
         let mailbox = Mailbox::new(name, description, endpoint.interrupter());
-        let porter = Porter::start(listener, Arc::clone(&mailbox), serve.bind_within)?;
+        let socket_thread = SocketThread::start(listener, Arc::clone(&mailbox), serve.bind_within)?;
         let exporter = match serve.monitor {
             Some(at) => {
                 let (mailbox, connector) = (Arc::clone(&mailbox), endpoint.connector());
@@ -153,7 +153,7 @@ impl ServerCore {
         Ok(Self {
             sending: Sending::new(endpoint, Arc::clone(&mailbox)),
             mailbox,
-            _porter: porter,
+            _porter: socket_thread,
             exporter,
             clients_max: serve.clients_max,
             has_mail: false,
@@ -191,8 +191,8 @@ impl ServerCore {
 impl Drop for ServerCore {
     fn drop(&mut self) {
         self.sending.finish_circuits();
-        // Clients in rings see the end of the endpoint, those on sockets a note of the porter. The monitor is told first: it
-        // sees the end of the endpoint, too, and tells those with circuits.
+        // Clients in rings see the end of the endpoint, those on sockets a note of the socket thread. The monitor is
+        // told first: it sees the end of the endpoint, too, and tells those with circuits.
         self.exporter = None;
         self.mailbox.close();
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{Connector, Domain, NameWatch};
 use corewire_circuit::link::attach::{Attached, Data, MonitorAt, attach};
-use corewire_circuit::link::control::{Control, News};
+use corewire_circuit::link::control::{Control, MonitorEvent};
 use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::Packet;
@@ -147,13 +147,13 @@ impl Thread {
         let mut refused = String::new();
         let said = &mut self.said;
         control.run(socket.as_deref(), |news| match news {
-            News::Packet(Packet::Ready, _) => {
+            MonitorEvent::Packet(Packet::Ready, _) => {
                 let name = self.mailbox.name().to_owned();
                 control.send(&Packet::Export { name }, Vec::new());
             }
             // Other ways to the service stay. The name may belong to a process that is about to end, and a policy may
             // change: the monitor is asked again.
-            News::Packet(Packet::Exported { reason, .. }, _) => {
+            MonitorEvent::Packet(Packet::Exported { reason, .. }, _) => {
                 if !reason.is_empty() {
                     control.end();
                 }
@@ -173,7 +173,7 @@ impl Thread {
             news => self.mailbox.put_news(&control, news),
         });
         self.shared.lock().control = None;
-        let link_is_gone = News::Lost("the monitor does not export the service".to_owned());
+        let link_is_gone = MonitorEvent::Lost("the monitor does not export the service".to_owned());
         if !refused.is_empty() {
             self.mailbox.put_news(&control, link_is_gone);
         }

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use corewire::Peer;
 
 use super::client_id::ClientId;
-use super::guest::Guest;
+use super::socket_client::SocketClient;
 use crate::tag::{Control, Tag};
 
 /// How a client is reached.
 pub(super) enum Lane {
     Ring {
         peer: Peer,
-        guest: Arc<Guest>,
+        socket_client: Arc<SocketClient>,
     },
-    Socket(Arc<Guest>),
+    Socket(Arc<SocketClient>),
     Circuit {
         index: u32,
     },
     /// It has been accepted, and has not said how. The secret is what it says in the ring.
     Accepted {
-        guest: Arc<Guest>,
+        socket_client: Arc<SocketClient>,
         secret: u64,
     },
     /// It is cut off. Nothing of it is handled and nothing is sent, until its end is reported.
     CutOff {
         peer: Peer,
-        guest: Arc<Guest>,
+        socket_client: Arc<SocketClient>,
     },
 }
 
@@ -50,25 +50,27 @@ impl Lane {
     }
 
     /// The socket beside the client's ring, cut off or not.
-    pub(super) const fn beside(&self) -> Option<&Arc<Guest>> {
+    pub(super) const fn beside(&self) -> Option<&Arc<SocketClient>> {
         match self {
-            Self::Ring { guest, .. } | Self::CutOff { guest, .. } => Some(guest),
+            Self::Ring { socket_client, .. } | Self::CutOff { socket_client, .. } => {
+                Some(socket_client)
+            }
             _ => None,
         }
     }
 
     /// The socket by which the client is bound.
-    pub(super) const fn socket(&self) -> Option<&Arc<Guest>> {
+    pub(super) const fn socket(&self) -> Option<&Arc<SocketClient>> {
         match self {
-            Self::Socket(guest) => Some(guest),
+            Self::Socket(socket_client) => Some(socket_client),
             _ => None,
         }
     }
 
     /// The socket of a client that was accepted with this secret.
-    pub(super) fn accepted_with(&self, said: u64) -> Option<&Arc<Guest>> {
+    pub(super) fn accepted_with(&self, said: u64) -> Option<&Arc<SocketClient>> {
         match self {
-            Self::Accepted { guest, secret } if *secret == said => Some(guest),
+            Self::Accepted { socket_client, secret } if *secret == said => Some(socket_client),
             _ => None,
         }
     }

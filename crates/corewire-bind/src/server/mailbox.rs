@@ -1,16 +1,16 @@
-//! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. A thread
-//! that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
+//! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. A
+//! thread that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corewire::{Connection, Interrupter, MessageError};
-use corewire_circuit::link::control::{Control, Load, News};
+use corewire_circuit::link::control::{Control, Load, MonitorEvent};
 use corewire_os::fork::generation;
 
 use super::client_id::ClientId;
-use super::guest::Guest;
 use super::later::{LaterEvent, LaterMessage};
+use super::socket_client::SocketClient;
 use crate::error::CallError;
 use crate::exchange::Description;
 use crate::message::Message;
@@ -37,15 +37,15 @@ pub(super) enum LinkData {
 /// What a mailbox holds.
 pub(super) enum Mail {
     /// Something came on a socket. The first message binds.
-    Guest(Arc<Guest>, Message),
-    /// Everything that a guest had sent has been handled.
-    GuestGone(Arc<Guest>),
-    /// A guest has not said in time how it speaks.
-    GuestLate(Arc<Guest>),
+    SocketClient(Arc<SocketClient>, Message),
+    /// Everything that a socket client had sent has been handled.
+    SocketClientGone(Arc<SocketClient>),
+    /// A socket client has not said in time how it speaks.
+    SocketClientLate(Arc<SocketClient>),
     /// A monitor has accepted the service as its neighbour.
     Link(Box<Link>),
     /// Something has come from the monitor.
-    News(Arc<Control>, News),
+    MonitorEvent(Arc<Control>, MonitorEvent),
     /// A reply.
     Reply(ClientId, LaterMessage),
     /// To one client, or to all of them.
@@ -58,7 +58,7 @@ struct Queue {
     event_bytes: usize,
     /// What a monitor has sent of it.
     news: Load,
-    is_told: bool,
+    is_notified: bool,
     is_stopped: bool,
     is_closed: bool,
 }
@@ -105,10 +105,10 @@ impl Mailbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, mut queue: MutexGuard<'_, Queue>) {
-        let was_told = std::mem::replace(&mut queue.is_told, true);
+    fn notify(&self, mut queue: MutexGuard<'_, Queue>) {
+        let was_notified = std::mem::replace(&mut queue.is_notified, true);
         drop(queue);
-        if !was_told {
+        if !was_notified {
             self.interrupter.interrupt();
         }
     }
@@ -136,21 +136,21 @@ impl Mailbox {
             return Err(self.left());
         }
         queue.mail.push_back(mail);
-        self.tell(queue);
+        self.notify(queue);
         Ok(())
     }
 
     /// Leaves what a monitor has sent. Waits while the service's thread is far behind, so that no more is read meanwhile:
     /// half of the descriptors that this process can open may wait here.
-    pub(super) fn put_news(&self, control: &Arc<Control>, news: News) {
+    pub(super) fn put_news(&self, control: &Arc<Control>, news: MonitorEvent) {
         let mut queue = self.lock();
         while !queue.news.has_room_for(&news) && !queue.is_closed {
             queue = self.news_taken.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if !queue.is_closed {
             queue.news.add(&news);
-            queue.mail.push_back(Mail::News(Arc::clone(control), news));
-            self.tell(queue);
+            queue.mail.push_back(Mail::MonitorEvent(Arc::clone(control), news));
+            self.notify(queue);
         }
     }
 
@@ -170,7 +170,7 @@ impl Mailbox {
         }
         queue.event_bytes += event.cost_bytes();
         queue.mail.push_back(Mail::Event(to, event));
-        self.tell(queue);
+        self.notify(queue);
         Ok(())
     }
 
@@ -181,12 +181,12 @@ impl Mailbox {
             return Taken::Stop;
         }
         let Some(mail) = queue.mail.pop_front() else {
-            queue.is_told = false;
+            queue.is_notified = false;
             return Taken::Nothing;
         };
         match &mail {
             Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
-            Mail::News(_, news) => {
+            Mail::MonitorEvent(_, news) => {
                 let has_room = queue.news.remove(news);
                 has_room.then(|| self.news_taken.notify_all());
             }
@@ -201,7 +201,7 @@ impl Mailbox {
         }
         let mut queue = self.lock();
         queue.is_stopped = true;
-        self.tell(queue);
+        self.notify(queue);
     }
 
     /// Nothing more is taken.

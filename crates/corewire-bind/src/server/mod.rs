@@ -1,7 +1,7 @@
 //! A service's end of its connections.
 //!
 //! One thread serves: it waits for the service's endpoint, where messages of rings arrive, and which its mailbox
-//! interrupts. A second one, the porter, sleeps until something happens on a socket.
+//! interrupts. A second one, the socket thread, sleeps until something happens on a socket.
 //!
 //! | file | holds |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `clients`, `client_id`, `lane` | the clients, and how each is reached |
 //! | `binding` | how clients come and go, by a socket |
 //! | `circuits`, `by_circuit` | clients behind monitors |
-//! | `guest`, `porter` | clients at the other end of a socket, and the thread that reads them |
+//! | `socket_client`, `socket_thread` | clients at the other end of a socket, and the thread that reads them |
 //! | `exporter` | the thread that keeps the service at its monitor |
 //! | `mailbox` | what other threads leave for the service's |
 
@@ -27,14 +27,14 @@ mod clients;
 mod core;
 mod dispatch;
 mod exporter;
-mod guest;
 mod lane;
 mod later;
 mod mailbox;
-mod porter;
 mod reply;
 mod sending;
 mod serving;
+mod socket_client;
+mod socket_thread;
 
 pub use self::client_id::ClientId;
 pub use self::core::{Serve, ServerCore};

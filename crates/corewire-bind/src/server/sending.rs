@@ -15,10 +15,10 @@ use rustix::event::PollFlags;
 use super::circuits::Circuits;
 use super::client_id::ClientId;
 use super::clients::{Clients, Row};
-use super::guest::Guest;
 use super::lane::Lane;
 use super::later::LaterEvent;
 use super::mailbox::Mailbox;
+use super::socket_client::SocketClient;
 use crate::capability::Capabilities;
 use crate::exchange::Form;
 use crate::lane::backlog::{Admission, Frame, Held, NotSent, Weight};
@@ -100,10 +100,10 @@ impl Sending {
         {
             // Too many descriptors wait for this client: it misses the event.
             match row.lane.socket() {
-                Some(guest) => guest.lose_event(),
+                Some(socket_client) => socket_client.lose_event(),
                 None => {
                     row.lost_count += 1;
-                    self.tell_lost(client);
+                    self.send_lost(client);
                 }
             }
         }
@@ -144,9 +144,9 @@ impl Sending {
         let Some(row) = self.clients.get(client) else { return Ok(()) };
         match row.lane.socket() {
             None => self.send_or_keep(client, frame, capabilities, weight),
-            Some(guest) => {
-                let guest = Arc::clone(guest);
-                self.send_on_socket(client, &guest, frame, capabilities, weight)
+            Some(socket_client) => {
+                let socket_client = Arc::clone(socket_client);
+                self.send_on_socket(client, &socket_client, frame, capabilities, weight)
             }
         }
     }
@@ -155,19 +155,19 @@ impl Sending {
     fn send_on_socket(
         &mut self,
         client: ClientId,
-        guest: &Guest,
+        socket_client: &SocketClient,
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
         weight: Weight,
     ) -> Result<(), NotSent> {
-        match guest.deliver(frame, capabilities, weight) {
+        match socket_client.deliver(frame, capabilities, weight) {
             Ok(Admission::CutOff) => self.cut_off(client, TOO_MUCH),
             Err(SocketError::Os(_)) if !capabilities.all().is_empty() => return Err(NotSent),
             Err(SocketError::Os(errno)) => {
                 let why = format!("error {errno} of the system");
                 self.cut_off(client, &format!("a message to it could not be sent: {why}"));
             }
-            // The porter sees that the socket is closed.
+            // The socket thread sees that the socket is closed.
             _ => {}
         }
         Ok(())
@@ -182,7 +182,8 @@ impl Sending {
         }
     }
 
-    /// Sends by a ring or a circuit now if there is room and nothing waits, and otherwise keeps a copy until there is room.
+    /// Sends by a ring or a circuit now if there is room and nothing waits, and otherwise keeps a copy until there is
+    /// room.
     #[cold]
     fn send_or_keep(
         &mut self,
@@ -223,11 +224,11 @@ impl Sending {
         capabilities: &Capabilities<'_>,
     ) -> Result<(), NotSent> {
         match self.clients.get(client).map(|row| &row.lane) {
-            Some(Lane::Ring { peer, guest } | Lane::CutOff { peer, guest }) => {
+            Some(Lane::Ring { peer, socket_client } | Lane::CutOff { peer, socket_client }) => {
                 let (peer, has_capabilities) = (*peer, !capabilities.all().is_empty());
                 if has_capabilities {
                     // They go first: they must be there when their message is.
-                    guest.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
+                    socket_client.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
                 }
                 self.put_in_ring(client, peer, frame, has_capabilities);
                 Ok(())
@@ -248,7 +249,7 @@ impl Sending {
     pub(super) fn flush_circuits(&mut self) {
         self.circuits.flush(&mut self.endpoint);
         while let Some(client) = self.circuits.take_sent() {
-            self.tell_lost(client);
+            self.send_lost(client);
         }
     }
 
@@ -319,7 +320,7 @@ impl Sending {
             row.kept.remove(completion.memory.len() + COST_BYTES);
             match completion.result {
                 Err(error) => self.failed(client, &error),
-                Ok(_) => self.tell_lost(client),
+                Ok(_) => self.send_lost(client),
             }
         }
         self.sent = sent;
@@ -328,7 +329,7 @@ impl Sending {
 
     /// Tells a client in a ring, or behind a circuit, that events are missing, once nothing waits before that.
     #[cold]
-    fn tell_lost(&mut self, client: ClientId) {
+    fn send_lost(&mut self, client: ClientId) {
         let held = self.clients.get(client).and_then(|row| self.held(row));
         if held.is_some_and(|held| held.count == 0) {
             let _ = self.put_lost(client);
@@ -381,12 +382,12 @@ impl Sending {
         match &row.lane {
             Lane::CutOff { .. } => {}
             // It has not been reported as bound.
-            Lane::Accepted { guest, .. } => {
-                guest.refuse(reason);
+            Lane::Accepted { socket_client, .. } => {
+                socket_client.refuse(reason);
                 self.clients.remove(client);
             }
-            Lane::Socket(guest) => {
-                guest.refuse(reason);
+            Lane::Socket(socket_client) => {
+                socket_client.refuse(reason);
                 self.clients.remove(client);
                 self.cut_off.push(client);
             }
@@ -395,9 +396,9 @@ impl Sending {
                 self.clients.remove(client);
                 self.cut_off.push(client);
             }
-            Lane::Ring { peer, guest } => {
+            Lane::Ring { peer, socket_client } => {
                 // Its number stays taken: messages of it may still come.
-                row.lane = Lane::CutOff { peer: *peer, guest: Arc::clone(guest) };
+                row.lane = Lane::CutOff { peer: *peer, socket_client: Arc::clone(socket_client) };
                 self.cut_off.push(client);
                 let tag = Tag::control(client.binding(), Control::Refuse);
                 let _ = self.put(client, Frame::new(tag, reason.as_bytes()), &Capabilities::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corewire::{Event, MessageError, OwnedMessage, Selector, Status};
-use corewire_circuit::ends::Came;
+use corewire_circuit::ends::Arrival;
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::trace;
 use corewire_circuit::patience::{Late, Patience};
@@ -15,10 +15,10 @@ use super::client_id::ClientId;
 use super::clients::Row;
 use super::core::{Found, ServerCore};
 use super::dispatch::{Dispatch, dispatch, dispatch_slowly};
-use super::guest::Guest;
 use super::later::LaterMessage;
 use super::mailbox::{Mail, Taken};
 use super::reply::Reply;
+use super::socket_client::SocketClient;
 use crate::capability::{Capabilities, Received};
 use crate::error::ServeError;
 use crate::lane::LaneError;
@@ -107,7 +107,7 @@ impl ServerCore {
             self.sending.circuits.begin_serving(began, label, hop, payload.len());
         }
         let came = match came {
-            Ok(Came::Short(index, head, bytes)) => {
+            Ok(Arrival::Short(index, head, bytes)) => {
                 if let Some(client) = self.sending.circuits.usual_client(index, head) {
                     let tag = Tag::new(0, head.ordinal, head.token);
                     let refused =
@@ -419,8 +419,8 @@ impl ServerCore {
     /// The capabilities of a message in a ring.
     #[cold]
     fn beside(&mut self, client: ClientId, tag: Tag) -> Option<Vec<Received>> {
-        let guest = Arc::clone(self.sending.clients.get(client)?.lane.beside()?);
-        match guest.take_beside(tag) {
+        let socket_client = Arc::clone(self.sending.clients.get(client)?.lane.beside()?);
+        match socket_client.take_beside(tag) {
             Ok(capabilities) => Some(capabilities),
             Err(LaneError::Lost) => {
                 self.lost(client, tag);
@@ -450,17 +450,17 @@ impl ServerCore {
     /// Handles what another thread has left.
     fn open(&mut self, mail: Mail) -> Option<Found> {
         match mail {
-            Mail::Guest(guest, message) => {
-                guest.take_unhandled(&message);
-                self.guest_message(&guest, message)
+            Mail::SocketClient(socket_client, message) => {
+                socket_client.take_unhandled(&message);
+                self.socket_client_message(&socket_client, message)
             }
-            Mail::GuestGone(guest) => self.guest_gone(&guest),
-            Mail::GuestLate(guest) => {
-                self.guest_late(&guest);
+            Mail::SocketClientGone(socket_client) => self.socket_client_gone(&socket_client),
+            Mail::SocketClientLate(socket_client) => {
+                self.socket_client_late(&socket_client);
                 None
             }
             Mail::Link(link) => self.link_up(*link),
-            Mail::News(control, news) => self.learn(&control, news),
+            Mail::MonitorEvent(control, news) => self.on_monitor_event(&control, news),
             Mail::Reply(client, reply) => {
                 let LaterMessage { tag, status, bytes, capabilities } = reply;
                 let frame = Frame { tag, status, bytes: &bytes };
@@ -486,19 +486,23 @@ impl ServerCore {
 
     pub(super) fn gone(&mut self, client: ClientId) -> Option<Found> {
         let row: Row = self.sending.clients.remove(client)?;
-        if let Some(guest) = row.lane.beside() {
-            guest.close();
+        if let Some(socket_client) = row.lane.beside() {
+            socket_client.close();
         }
         row.is_bound().then_some(Found::Gone(client))
     }
 
     /// A message of a client that is bound by its socket.
-    fn guest_message(&mut self, guest: &Arc<Guest>, message: Message) -> Option<Found> {
+    fn socket_client_message(
+        &mut self,
+        socket_client: &Arc<SocketClient>,
+        message: Message,
+    ) -> Option<Found> {
         let tag = message.tag();
         if tag.ordinal() == 0 {
-            return self.guest_control(guest, &message);
+            return self.socket_client_control(socket_client, &message);
         }
-        let client = *guest.id.get()?;
+        let client = *socket_client.id.get()?;
         let row = self.sending.clients.get(client)?;
         let is_its = row.lane.socket().is_some() && tag.binding() == client.binding();
         match message.status() {

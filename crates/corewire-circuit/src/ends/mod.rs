@@ -1,8 +1,8 @@
 //! A program's ends of its circuits, without input and output: labels, credit, parts of messages, and how they end.
 //!
 //! One link to a monitor carries all circuits of a program. Whichever thread waits drains its ring: a message whose
-//! receiver does not ask for it waits here, within the credit that its circuit was granted, and holds up no other circuit.
-//! While no thread waits, the monitor keeps what comes, circuit by circuit.
+//! receiver does not ask for it waits here, within the credit that its circuit was granted, and holds up no other
+//! circuit. While no thread waits, the monitor keeps what comes, circuit by circuit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub trait Lane {
     fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool;
 
     /// A part of a message that had waited has gone: for a trace.
-    fn went(&mut self, _went: Point, _ordinal: u16, _bytes: usize) {}
+    fn sent(&mut self, _at: Point, _ordinal: u16, _bytes: usize) {}
 }
 
 /// What travels with the bytes of a message.
@@ -74,7 +74,7 @@ impl Head {
 
 /// A message that has come.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Came<'a> {
+pub enum Arrival<'a> {
     /// Nothing that the program must know of.
     Nothing,
     /// A message in one frame. Its lines count as free unless [`Ends::store`] is called.
@@ -88,7 +88,7 @@ pub enum Came<'a> {
 /// What the other side did that it must not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Wrong {
+pub enum ProtocolError {
     /// The monitor does not keep to what was agreed: the link must end.
     #[error("the monitor sent {what}")]
     Monitor {
@@ -197,11 +197,11 @@ impl Circuit {
         index: u32,
         hop: Hop,
         payload: &'a [u8],
-    ) -> Result<(Head, &'a [u8]), Wrong> {
-        let wrong = Wrong::Peer { index, what: "a message without its beginning" };
+    ) -> Result<(Head, &'a [u8]), ProtocolError> {
+        let wrong = ProtocolError::Peer { index, what: "a message without its beginning" };
         let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
         match bytes.len() > self.bytes_max as usize {
-            true => Err(Wrong::Peer { index, what: TOO_LONG }),
+            true => Err(ProtocolError::Peer { index, what: TOO_LONG }),
             false => Ok((head, bytes)),
         }
     }
@@ -294,14 +294,14 @@ impl Ends {
 
     /// The label of frames that go, and how many lines have gone.
     #[must_use]
-    pub fn went(&self, index: u32) -> Option<Point> {
+    pub fn sent_to(&self, index: u32) -> Option<Point> {
         let one = self.get(index)?;
         Some(Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() })
     }
 
     /// The label of frames that come, and how many lines have come.
     #[must_use]
-    pub fn came(&self, label: Label) -> Option<Point> {
+    pub fn received_at(&self, label: Label) -> Option<Point> {
         let one = self.get(self.find(label)?)?;
         Some(Point { label: label.to_word(), lines: one.intake.taken_lines() })
     }
@@ -336,27 +336,27 @@ impl Ends {
     /// A frame has come.
     ///
     /// # Errors
-    /// [`Wrong`]: the circuit, or the link, must end.
+    /// [`ProtocolError`]: the circuit, or the link, must end.
     #[inline]
     pub fn frame<'a>(
         &mut self,
         label: Label,
         hop: Hop,
         payload: &'a [u8],
-    ) -> Result<Came<'a>, Wrong> {
+    ) -> Result<Arrival<'a>, ProtocolError> {
         let index = label.index();
         let Some(one) = self.circuits.get_mut(index as usize).and_then(Option::as_mut) else {
-            return Ok(Came::Nothing);
+            return Ok(Arrival::Nothing);
         };
         // One that has ended: frames of it may still come.
         if one.label_in != label || one.ended().is_some() {
-            return Ok(Came::Nothing);
+            return Ok(Arrival::Nothing);
         }
         one.outflow.raise(hop.credit);
         if hop.takes_lines() {
             let lines = lines_of(payload.len());
             let taken = one.intake.take(lines);
-            taken.map_err(|_| Wrong::Monitor { what: "more than was granted" })?;
+            taken.map_err(|_| ProtocolError::Monitor { what: "more than was granted" })?;
         }
         let is_usual = hop.kind == Kind::Data
             && one.rest.as_ref().is_none_or(|rest| rest.has_nothing() && rest.unsent.is_empty())
@@ -365,16 +365,21 @@ impl Ends {
         if is_usual {
             let (head, bytes) = one.begin(index, hop, payload)?;
             one.delivered_count += 1;
-            return Ok(Came::Short(index, head, bytes));
+            return Ok(Arrival::Short(index, head, bytes));
         }
         self.unusual(index, hop, payload)
     }
 
     #[cold]
-    fn unusual<'a>(&mut self, index: u32, hop: Hop, payload: &'a [u8]) -> Result<Came<'a>, Wrong> {
-        let Some(one) = self.get_mut(index) else { return Ok(Came::Nothing) };
+    fn unusual<'a>(
+        &mut self,
+        index: u32,
+        hop: Hop,
+        payload: &'a [u8],
+    ) -> Result<Arrival<'a>, ProtocolError> {
+        let Some(one) = self.get_mut(index) else { return Ok(Arrival::Nothing) };
         if hop.takes_lines() && one.rest.as_ref().is_some_and(|rest| rest.has_fin[0]) {
-            return Err(Wrong::Monitor { what: "a frame behind the last one" });
+            return Err(ProtocolError::Monitor { what: "a frame behind the last one" });
         }
         if hop.flags & flags::WANTS != 0 {
             let window = one.intake.window_lines();
@@ -387,26 +392,26 @@ impl Ends {
                     (None, Kind::Data) => {
                         let (head, bytes) = one.begin(index, hop, payload)?;
                         one.delivered_count += 1;
-                        Came::Short(index, head, bytes)
+                        Arrival::Short(index, head, bytes)
                     }
                     (None, _) => {
                         let (head, bytes) = one.begin(index, hop, payload)?;
                         one.rest().partial = Some((head, bytes.to_vec()));
-                        Came::Nothing
+                        Arrival::Nothing
                     }
                     (Some((head, mut bytes)), kind) => {
                         bytes.extend_from_slice(payload);
                         if bytes.len() > one.bytes_max as usize {
-                            return Err(Wrong::Peer { index, what: TOO_LONG });
+                            return Err(ProtocolError::Peer { index, what: TOO_LONG });
                         }
                         match kind {
                             Kind::Data => {
                                 one.delivered_count += 1;
-                                Came::Long(index, head, bytes)
+                                Arrival::Long(index, head, bytes)
                             }
                             _ => {
                                 one.rest().partial = Some((head, bytes));
-                                Came::Nothing
+                                Arrival::Nothing
                             }
                         }
                     }
@@ -414,18 +419,18 @@ impl Ends {
             }
             Kind::Fin => {
                 one.rest().has_fin[0] = true;
-                Came::Changed(index)
+                Arrival::Changed(index)
             }
             Kind::Recall => {
                 one.rest().must_return = true;
-                Came::Nothing
+                Arrival::Nothing
             }
             Kind::Return => {
                 let _ = one.intake.returned();
-                Came::Nothing
+                Arrival::Nothing
             }
-            Kind::Credit => Came::Nothing,
-            Kind::Hello => return Err(Wrong::Monitor { what: "a second hello" }),
+            Kind::Credit => Arrival::Nothing,
+            Kind::Hello => return Err(ProtocolError::Monitor { what: "a second hello" }),
         };
         if one.intake.is_due() || one.rest.as_ref().is_some_and(|rest| rest.must_return) {
             self.make_due(index);
@@ -433,7 +438,7 @@ impl Ends {
         self.make_pending(index);
         let has_ended = self.look_for_end(index);
         Ok(match came {
-            Came::Nothing if has_ended => Came::Changed(index),
+            Arrival::Nothing if has_ended => Arrival::Changed(index),
             came => came,
         })
     }
@@ -734,7 +739,7 @@ impl Ends {
             }
             one.outflow.send(lines);
             let went = Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() };
-            lane.went(went, hop.ordinal, count);
+            lane.sent(went, hop.ordinal, count);
             one.intake.granted(hop.credit);
             unsent.sent_bytes += count;
             if is_last {
@@ -792,8 +797,8 @@ mod tests {
         let mut came = Vec::new();
         while let Some((label, hop, payload)) = pipe.0.pop_front() {
             match ends.frame(label, hop, &payload).unwrap() {
-                Came::Short(_, head, bytes) => came.push((head, bytes.to_vec())),
-                Came::Long(_, head, bytes) => came.push((head, bytes)),
+                Arrival::Short(_, head, bytes) => came.push((head, bytes.to_vec())),
+                Arrival::Long(_, head, bytes) => came.push((head, bytes)),
                 _ => {}
             }
         }
@@ -889,7 +894,7 @@ mod tests {
         assert_eq!(service.reset(reset), None);
         assert_eq!(service.ended(back), None);
         let (label, hop, payload) = down.0.pop_front().unwrap();
-        assert!(matches!(service.frame(label, hop, &payload), Ok(Came::Short(..))));
+        assert!(matches!(service.frame(label, hop, &payload), Ok(Arrival::Short(..))));
         assert_eq!(service.ended(back).unwrap().end, End::Closed);
         assert_eq!(service.close(back, End::Closed, ""), None);
         assert_eq!(service.count(), 0);
@@ -904,6 +909,6 @@ mod tests {
         client.flush(&mut down, |_| {});
         let (label, hop, payload) = down.0.pop_front().unwrap();
         let wrong = service.frame(label, hop, &payload).unwrap_err();
-        assert_eq!(wrong, Wrong::Peer { index: back, what: TOO_LONG });
+        assert_eq!(wrong, ProtocolError::Peer { index: back, what: TOO_LONG });
     }
 }

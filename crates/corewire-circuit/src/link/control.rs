@@ -15,7 +15,7 @@ use crate::wire::{Hop, Label, data_of_packet};
 
 /// What has come from the monitor.
 #[derive(Debug)]
-pub enum News {
+pub enum MonitorEvent {
     /// A packet with its descriptors, `None` of these if this process could not take them.
     Packet(Packet, Option<Vec<OwnedFd>>),
     /// A frame of a data lane that is a socket.
@@ -27,7 +27,7 @@ pub enum News {
 }
 
 /// Packets and frames of a monitor that may wait for the program.
-pub const NEWS_MAX: usize = 4096;
+pub const EVENTS_MAX: usize = 4096;
 
 /// How many descriptors this process can have open.
 #[must_use]
@@ -45,34 +45,34 @@ pub struct Load {
 }
 
 impl Load {
-    const fn descriptors_of(news: &News) -> usize {
+    const fn descriptors_of(news: &MonitorEvent) -> usize {
         match news {
-            News::Packet(_, Some(rights)) => rights.len(),
+            MonitorEvent::Packet(_, Some(rights)) => rights.len(),
             _ => 0,
         }
     }
 
     /// Whether one more may wait.
     #[must_use]
-    pub fn has_room_for(&self, news: &News) -> bool {
+    pub fn has_room_for(&self, news: &MonitorEvent) -> bool {
         let (count, waiting) = (Self::descriptors_of(news), self.descriptor_count);
         let is_too_much = count > 0 && waiting > 0 && waiting + count > descriptors_max() / 2;
-        self.news_count < NEWS_MAX && !is_too_much
+        self.news_count < EVENTS_MAX && !is_too_much
     }
 
     /// One more waits.
-    pub const fn add(&mut self, news: &News) {
+    pub const fn add(&mut self, news: &MonitorEvent) {
         self.news_count += 1;
         self.descriptor_count += Self::descriptors_of(news);
     }
 
     /// It waits no longer. True if the thread must look again whether there is room.
     #[must_use]
-    pub const fn remove(&mut self, news: &News) -> bool {
+    pub const fn remove(&mut self, news: &MonitorEvent) -> bool {
         let count = Self::descriptors_of(news);
         self.news_count -= 1;
         self.descriptor_count -= count;
-        self.news_count == NEWS_MAX / 2 || count > 0
+        self.news_count == EVENTS_MAX / 2 || count > 0
     }
 }
 
@@ -110,8 +110,8 @@ impl Control {
         Ok(Arc::new(Self { lane: Mutex::new(lane), wake, state: Mutex::default() }))
     }
 
-    /// Sends a packet, or keeps it until there is room. What is wrong with the socket the thread sees. False if the kernel
-    /// does not pass the descriptors: then nothing was sent.
+    /// Sends a packet, or keeps it until there is room. What is wrong with the socket the thread sees. False if the
+    /// kernel does not pass the descriptors: then nothing was sent.
     pub fn send(&self, packet: &Packet, descriptors: Vec<OwnedFd>) -> bool {
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         // The thread that does so otherwise may wait for the program.
@@ -172,18 +172,18 @@ impl Control {
 
     /// Reads until the link has ended. `told` is told of everything that comes, the end last, unless this process has
     /// ended it.
-    pub fn run(&self, data: Option<&Connection>, told: impl FnMut(News)) {
-        self.read(data, told);
+    pub fn run(&self, data: Option<&Connection>, put: impl FnMut(MonitorEvent)) {
+        self.read(data, put);
         self.trace(false);
     }
 
-    fn read(&self, data: Option<&Connection>, mut told: impl FnMut(News)) {
+    fn read(&self, data: Option<&Connection>, mut put: impl FnMut(MonitorEvent)) {
         let socket = {
             let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
             rustix::io::fcntl_dupfd_cloexec(lane.socket(), 0)
         };
         let Ok(socket) = socket else {
-            return told(News::Lost("no descriptor is left".to_owned()));
+            return put(MonitorEvent::Lost("no descriptor is left".to_owned()));
         };
         let mut buffer = Box::new([0; DATA_BYTES_MAX + 1]);
         loop {
@@ -192,13 +192,13 @@ impl Control {
                 (state.must_end, state.is_data_full, state.unread.take())
             };
             if let Some(unread) = unread {
-                return told(News::Lost(unread));
+                return put(MonitorEvent::Lost(unread));
             }
             let has_unsent = {
                 let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
                 match lane.flush() {
                     Ok(is_all_sent) => !is_all_sent,
-                    Err(end) => return told(News::Lost(end.to_string())),
+                    Err(end) => return put(MonitorEvent::Lost(end.to_string())),
                 }
             };
             if must_end && !has_unsent {
@@ -213,36 +213,38 @@ impl Control {
             all.extend(data.map(|data| PollFd::new(data, PollFlags::IN | out(is_data_full))));
             match poll(&mut all, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return told(News::Lost("poll failed".to_owned())),
+                Err(_) => return put(MonitorEvent::Lost("poll failed".to_owned())),
             }
             let seen = all.iter().map(PollFd::revents).collect::<Vec<_>>();
             drop(all);
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             if seen.get(2).is_some_and(|seen| seen.contains(PollFlags::OUT)) {
                 self.lock_state().is_data_full = false;
-                told(News::Room);
+                put(MonitorEvent::Room);
             }
             // What a monitor has sent before it ended comes first.
-            let ended = data.and_then(|data| read_frames(data, &mut buffer, &mut told).err());
+            let ended = data.and_then(|data| read_frames(data, &mut buffer, &mut put).err());
             loop {
                 let received = self.lane.lock().unwrap_or_else(PoisonError::into_inner).receive();
                 match received {
                     Ok(None) => break,
                     Ok(Some((Packet::Trace { is_on }, _))) => self.trace(is_on),
-                    Ok(Some((packet, descriptors))) => told(News::Packet(packet, descriptors)),
+                    Ok(Some((packet, descriptors))) => {
+                        put(MonitorEvent::Packet(packet, descriptors))
+                    }
                     Err(_) if must_end => return,
                     Err(end) => {
                         // What has come since the data lane was read, and before the end.
                         if let Some(data) = data {
                             let _ = rustix::net::shutdown(data, rustix::net::Shutdown::Read);
-                            let _ = read_frames(data, &mut buffer, &mut told);
+                            let _ = read_frames(data, &mut buffer, &mut put);
                         }
-                        return told(News::Lost(end.to_string()));
+                        return put(MonitorEvent::Lost(end.to_string()));
                     }
                 }
             }
             if let Some(end) = ended {
-                return told(News::Lost(end.to_string()));
+                return put(MonitorEvent::Lost(end.to_string()));
             }
         }
     }
@@ -251,12 +253,12 @@ impl Control {
 fn read_frames(
     data: &Connection,
     buffer: &mut [u8; DATA_BYTES_MAX + 1],
-    told: &mut impl FnMut(News),
+    put: &mut impl FnMut(MonitorEvent),
 ) -> Result<(), LaneEnd> {
     while let Some(length) = receive_frame(data, buffer, &mut Vec::new())? {
         let frame = buffer.get(..length).and_then(data_of_packet);
         let (label, hop, payload) = frame.ok_or(LaneEnd::Os(Errno::PROTO.raw_os_error()))?;
-        told(News::Frame(label, hop, payload.to_vec()));
+        put(MonitorEvent::Frame(label, hop, payload.to_vec()));
     }
     Ok(())
 }

@@ -41,15 +41,15 @@ pub struct Handle {
 impl Handle {
     /// Ends it. Never waits.
     pub fn stop(&self) {
-        self.tell(Joined::Stop);
+        self.send(Joined::Stop);
     }
 
     /// Sets who may do what from now on. Circuits that are open, and names that are served, stay.
     pub fn set_policy(&self, policy: Policy) {
-        self.tell(Joined::Policy(policy));
+        self.send(Joined::Policy(policy));
     }
 
-    fn tell(&self, what: Joined) {
+    fn send(&self, what: Joined) {
         // A monitor that has ended needs no telling.
         let _ = self.joined.send(what);
         let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());

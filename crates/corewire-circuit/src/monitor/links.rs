@@ -326,14 +326,14 @@ impl Wires for Out {
     }
 
     #[inline]
-    fn came(&mut self, label: Label, lines: u32) {
+    fn received(&mut self, label: Label, lines: u32) {
         if self.traced.is_on {
             self.traced.came = Some(Point { label: label.to_word(), lines });
         }
     }
 
     #[inline]
-    fn went(&mut self, label: Label, lines: u32, ordinal: u16, bytes: usize) {
+    fn sent(&mut self, label: Label, lines: u32, ordinal: u16, bytes: usize) {
         if self.traced.is_on {
             let went = Point { label: label.to_word(), lines };
             if self.traced.came.is_some() && self.traced.went.is_none() {

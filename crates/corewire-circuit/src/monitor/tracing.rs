@@ -51,18 +51,18 @@ impl Monitor {
         }
         let programs = self.node.links().filter(|one| is_program(one.neighbour));
         for link in programs.map(|one| one.link).collect::<Vec<_>>() {
-            self.tell_trace(link, is_on);
+            self.send_trace(link, is_on);
         }
     }
 
     /// A program has become a neighbour.
     pub(crate) fn trace_too(&mut self, link: LinkId, neighbour: Neighbour) {
         if self.out.traced.is_on && is_program(neighbour) {
-            self.tell_trace(link, true);
+            self.send_trace(link, true);
         }
     }
 
-    fn tell_trace(&mut self, link: LinkId, is_on: bool) {
+    fn send_trace(&mut self, link: LinkId, is_on: bool) {
         if let Some(key) = self.out.link(link).map(|link| link.control) {
             self.out.send(key, &Packet::Trace { is_on }, Vec::new());
         }

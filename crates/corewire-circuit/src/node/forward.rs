@@ -56,7 +56,7 @@ impl Node {
         near.intake
             .take(lines)
             .map_err(|over| Violation::Overdrawn { lines: over.lines, granted: over.granted })?;
-        wires.came(label, near.intake.taken_lines());
+        wires.received(label, near.intake.taken_lines());
         let is_usual = hop.kind != Kind::Fin
             && hop.flags & flags::WANTS == 0
             && !is_unblocked
@@ -81,7 +81,7 @@ impl Node {
             let sent = Hop { credit, flags: hop.flags & !flags::WANTS | wants, ..hop };
             if wires.frame(far.link, far.label_out, sent, payload) {
                 far.outflow.send(lines);
-                wires.went(far.label_out, far.outflow.sent_lines(), hop.ordinal, payload.len());
+                wires.sent(far.label_out, far.outflow.sent_lines(), hop.ordinal, payload.len());
                 far.intake.granted(credit);
                 far.capabilities_due += i32::from(hop.capabilities != 0);
                 self.counts.forwarded += 1;
@@ -485,8 +485,8 @@ pub(crate) enum Lent {
 
 /// This part of all lines is not lent: new circuits can have it while others give back.
 pub(crate) const KEPT_FOR_NEW: usize = 16;
-/// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. The link ends beyond
-/// eight times as many: nobody else can bring that about.
+/// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. The link ends
+/// beyond eight times as many: nobody else can bring that about.
 pub const WAITING_BYTES_MAX: usize = 8 << 20;
 /// The same for a program of another user than the monitor's.
 pub const WAITING_BYTES_OF_FOREIGN_MAX: usize = 512 << 10;

@@ -27,10 +27,10 @@ pub trait Wires {
     fn close(&mut self, link: LinkId);
 
     /// A frame has come, with which so many lines of its circuit have.
-    fn came(&mut self, _label: Label, _lines: u32) {}
+    fn received(&mut self, _label: Label, _lines: u32) {}
 
     /// A frame has gone, with which so many lines of its circuit have.
-    fn went(&mut self, _label: Label, _lines: u32, _ordinal: u16, _bytes: usize) {}
+    fn sent(&mut self, _label: Label, _lines: u32, _ordinal: u16, _bytes: usize) {}
 
     /// Bytes of packets that wait for the neighbour to read.
     fn waiting_bytes(&self, _link: LinkId) -> usize {
@@ -100,8 +100,8 @@ pub struct Config {
     pub lines_max: usize,
     /// Who may do what.
     pub policy: Policy,
-    /// The time at which the node starts, or any other number that is greater each time: who has heard of an earlier start
-    /// forgets what was said before.
+    /// The time at which the node starts, or any other number that is greater each time: who has heard of an earlier
+    /// start forgets what was said before.
     pub epoch: u64,
     /// A mistake on purpose.
     #[cfg(feature = "test-hooks")]
@@ -200,8 +200,8 @@ pub(crate) struct Link {
 }
 
 /// How far two monitors are with the end of their link, which neither may need any more (Grest, section 1.1.2). The one
-/// with the higher number offers its end, and sets up no circuit on it before the answer; the one with the lower number ends
-/// it, or refuses. So no circuit is lost, whatever crosses.
+/// with the higher number offers its end, and sets up no circuit on it before the answer; the one with the lower number
+/// ends it, or refuses. So no circuit is lost, whatever crosses.
 ///
 /// ```text
 ///   higher                                   lower
@@ -292,7 +292,7 @@ impl Node {
     pub fn new(config: Config) -> Self {
         let (epoch, id) = (config.epoch, config.id);
         let mut names = Names::default();
-        names.learn("", id, epoch, false);
+        names.apply("", id, epoch, false);
         Self {
             config,
             links: Vec::new(),
@@ -493,8 +493,8 @@ impl Node {
                 if ChannelName::new(&name).is_err() && !name.is_empty() {
                     return Err(Violation::packet("a name that is none"));
                 }
-                if node != self.id() && self.names.learn(&name, node, epoch, is_served) {
-                    self.tell_monitors(
+                if node != self.id() && self.names.apply(&name, node, epoch, is_served) {
+                    self.send_to_monitors(
                         &Packet::Name { name, node, epoch, is_served },
                         Some(from),
                         wires,
@@ -557,10 +557,10 @@ impl Node {
         for link in self.links.iter_mut().flatten().filter(|link| link.need == Need::Kept) {
             link.need = Need::Open;
         }
-        self.tell_monitors(&Packet::Table(self.table.clone()), from, wires);
+        self.send_to_monitors(&Packet::Table(self.table.clone()), from, wires);
     }
 
-    fn tell_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
+    fn send_to_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
         for (index, link) in self.links.iter().enumerate() {
             let id = LinkId::new(index);
             let is_monitor = |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
@@ -607,26 +607,26 @@ impl Node {
             return Err(format!("user {uid} can serve {NAMES_OF_PROGRAM_MAX} names"));
         }
         self.names.serve(name, link);
-        self.tell_name(name, true, wires);
+        self.announce_name(name, true, wires);
         Ok(())
     }
 
     fn withdraw(&mut self, name: &str, wires: &mut impl Wires) {
         self.names.withdraw(name);
-        self.tell_name(name, false, wires);
+        self.announce_name(name, false, wires);
     }
 
-    fn tell_name(&mut self, name: &str, is_served: bool, wires: &mut impl Wires) {
+    fn announce_name(&mut self, name: &str, is_served: bool, wires: &mut impl Wires) {
         self.epoch += 1;
         let (node, epoch) = (self.id(), self.epoch);
-        self.names.learn(name, node, epoch, is_served);
+        self.names.apply(name, node, epoch, is_served);
         let packet = Packet::Name { name: name.to_owned(), node, epoch, is_served };
-        self.tell_monitors(&packet, None, wires);
+        self.send_to_monitors(&packet, None, wires);
     }
 
-    /// Offers the end of links that the routing table does not need, and on which no circuit is, to their other sides. These
-    /// monitors run: as long as there is no link to one of them that the table needs, the others stay, since tables and names
-    /// travel on them.
+    /// Offers the end of links that the routing table does not need, and on which no circuit is, to their other sides.
+    /// These monitors run: as long as there is no link to one of them that the table needs, the others stay, since
+    /// tables and names travel on them.
     pub fn close_unneeded(&mut self, running: BTreeSet<NodeId>, wires: &mut impl Wires) {
         self.running = running;
         if !self.is_settled() {

@@ -68,7 +68,7 @@ impl Names {
     }
 
     /// Takes note of a packet about a name. True if it was news.
-    pub(crate) fn learn(&mut self, name: &str, node: NodeId, epoch: u64, is_served: bool) -> bool {
+    pub(crate) fn apply(&mut self, name: &str, node: NodeId, epoch: u64, is_served: bool) -> bool {
         let started = self.started.entry(node).or_default();
         if name.is_empty() {
             if epoch <= *started {
@@ -137,17 +137,17 @@ mod tests {
     #[test]
     fn the_latest_word_counts() {
         let (mut names, node) = (Names::default(), NodeId::new(3).unwrap());
-        assert!(names.learn("", node, 10, false));
-        assert!(names.learn("calc", node, 12, true));
-        assert!(!names.learn("calc", node, 11, false));
+        assert!(names.apply("", node, 10, false));
+        assert!(names.apply("calc", node, 12, true));
+        assert!(!names.apply("calc", node, 11, false));
         assert_eq!(names.nodes_of("calc").collect::<Vec<_>>(), [node]);
-        assert!(names.learn("calc", node, 13, false));
+        assert!(names.apply("calc", node, 13, false));
         assert_eq!(names.nodes_of("calc").count(), 0);
-        assert!(names.learn("calc", node, 14, true));
+        assert!(names.apply("calc", node, 14, true));
         // It has started again, and serves nothing.
-        assert!(names.learn("", node, 20, false));
+        assert!(names.apply("", node, 20, false));
         assert_eq!(names.nodes_of("calc").count(), 0);
-        assert!(!names.learn("calc", node, 15, true));
+        assert!(!names.apply("calc", node, 15, true));
     }
 
     #[test]
@@ -155,12 +155,12 @@ mod tests {
         let (mut names, mut other) = (Names::default(), Names::default());
         for number in 0..5 {
             let node = NodeId::new(number).unwrap();
-            names.learn("", node, 1, false);
-            names.learn("calc", node, 2 + number as u64, number % 2 == 0);
+            names.apply("", node, 1, false);
+            names.apply("calc", node, 2 + number as u64, number % 2 == 0);
         }
         for packet in names.packets() {
             let Packet::Name { name, node, epoch, is_served } = packet else { unreachable!() };
-            assert!(other.learn(&name, node, epoch, is_served));
+            assert!(other.apply(&name, node, epoch, is_served));
         }
         assert!(other.all().eq(names.all()));
         assert_eq!(other.all().count(), 3);

@@ -197,7 +197,7 @@ impl Node {
         }
         side.intake.granted(credit);
         side.outflow.send(lines);
-        wires.went(side.label_out, side.outflow.sent_lines(), hop.ordinal, bytes);
+        wires.sent(side.label_out, side.outflow.sent_lines(), hop.ordinal, bytes);
         side.deficit_lines -= lines;
         side.capabilities_due += i32::from(hop.capabilities != 0);
         if let Some(lines) = self.store.sent(&mut side.queue, bytes) {

@@ -322,7 +322,7 @@ impl Node {
             return;
         }
         self.counts.refused += 1;
-        self.tell_end(At::of(index, CLIENT), None, (end, &reason), setup.visited, wires);
+        self.send_end(At::of(index, CLIENT), None, (end, &reason), setup.visited, wires);
         self.remove(index);
     }
 
@@ -336,7 +336,7 @@ impl Node {
         let is_abrupt = after.is_none() || self.reset_overtakes();
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         if is_abrupt || matches!(circuit.phase, Phase::Opening(_)) {
-            self.tell_end(at.other(), None, (end, &reason), NodeSet::default(), wires);
+            self.send_end(at.other(), None, (end, &reason), NodeSet::default(), wires);
             return self.remove(index);
         }
         circuit.phase = Phase::Ending(Box::new(Ending { from: at, after, end, reason }));
@@ -356,7 +356,7 @@ impl Node {
             _ if forgets => self.remove(index),
             Phase::Opening(_) if at.side() == SERVICE => self.refused(index, end, reason, wires),
             Phase::Opening(_) => {
-                self.tell_end(at.other(), None, (end, &reason), NodeSet::default(), wires);
+                self.send_end(at.other(), None, (end, &reason), NodeSet::default(), wires);
                 self.remove(index);
             }
             Phase::Ending(ending) if ending.from == at => {
@@ -405,7 +405,7 @@ impl Node {
         }
         let (end, reason) = (ending.end, ending.reason.clone());
         let after = Some(far_side.outflow.sent_lines());
-        self.tell_end(far, after, (end, &reason), NodeSet::default(), wires);
+        self.send_end(far, after, (end, &reason), NodeSet::default(), wires);
         self.remove(index);
     }
 
@@ -419,14 +419,14 @@ impl Node {
     ) {
         for side in [CLIENT, SERVICE] {
             let at = At::of(index, side);
-            self.tell_end(at, None, (end, reason), NodeSet::default(), wires);
+            self.send_end(at, None, (end, reason), NodeSet::default(), wires);
             self.drop_queue(at);
         }
         self.remove(index);
     }
 
     /// Tells a side that the circuit has ended.
-    fn tell_end(
+    fn send_end(
         &self,
         at: At,
         after: Option<u32>,

@@ -39,9 +39,9 @@ const LOOKS: u32 = 1000;
 /// One rank of a parallel computation, whose processes may be killed.
 ///
 /// The ranks exchange messages, and take checkpoints: the program says what its state is, whenever it is asked. When a
-/// rank's process ends, all others hear of it, join again, and go on from a common past state, together with a new process.
-/// So a state must say where the program is, such that it can go on from there: what it has sent is sent, and what it has
-/// received is in the state.
+/// rank's process ends, all others hear of it, join again, and go on from a common past state, together with a new
+/// process. So a state must say where the program is, such that it can go on from there: what it has sent is sent, and
+/// what it has received is in the state.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -273,7 +273,7 @@ impl Computation {
             if let Some(received) = self.process(from, &mut state)? {
                 return Ok(received);
             }
-            self.hear(None)?;
+            self.receive_until(None)?;
         }
     }
 
@@ -323,7 +323,7 @@ impl Computation {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
             }
-            self.hear(until)?;
+            self.receive_until(until)?;
         }
     }
 
@@ -362,9 +362,9 @@ impl Computation {
         self.checkpoint_numbered(self.part.number() + 1, state())
     }
 
-    /// Takes a checkpoint if one is [due](super::ComputationBuilder::every), and another rank has not caused one meanwhile, and does
-    /// what others have asked for. Returns at once otherwise. A program calls this once in a while, at the latest
-    /// whenever it takes a new step.
+    /// Takes a checkpoint if one is [due](super::ComputationBuilder::every), and another rank has not caused one
+    /// meanwhile, and does what others have asked for. Returns at once otherwise. A program calls this once in a while,
+    /// at the latest whenever it takes a new step.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -374,7 +374,7 @@ impl Computation {
     ) -> Result<(), ComputationError> {
         // What has come and is not processed stays small, even if others send more than this rank receives.
         if self.inbox.iter().map(VecDeque::len).sum::<usize>() < MESSAGES_AT_ONCE {
-            self.hear(Some(self.start))?;
+            self.receive_until(Some(self.start))?;
         }
         self.answer(&mut state)?;
         match self.due() > self.part.number() {
@@ -408,8 +408,8 @@ impl Computation {
         Ok(())
     }
 
-    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others. They
-    /// answer in their calls that receive messages or take checkpoints. Waits for that.
+    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others.
+    /// They answer in their calls that receive messages or take checkpoints. Waits for that.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -430,7 +430,7 @@ impl Computation {
                 |reply: &Option<Reply>| reply.as_ref().is_some_and(|reply| reply.asked == number);
             while !self.others().all(|other| is_of_this(&self.replies[other])) {
                 self.answer(&mut state)?;
-                self.hear(None)?;
+                self.receive_until(None)?;
             }
             let replies: Vec<Option<Reply>> = self.replies.iter_mut().map(Option::take).collect();
             let most = replies.iter().flatten().map(|reply| reply.last).max().unwrap_or(0);
@@ -460,12 +460,14 @@ impl Computation {
         Ok(())
     }
 
-    /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that have not
-    /// been received are lost. If a rank starts again with the same directory when all have finished, it gets its last state, and
-    /// its other calls return [`ComputationError::Finished`]. To compute anew, remove the files first.
+    /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that
+    /// have not been received are lost. If a rank starts again with the same directory when all have finished, it gets
+    /// its last state, and its other calls return [`ComputationError::Finished`]. To compute anew, remove the files
+    /// first.
     ///
     /// # Errors
-    /// As for [`send`](Self::send). A rank whose process ends before it has finished lets all others fail: they join again.
+    /// As for [`send`](Self::send). A rank whose process ends before it has finished lets all others fail: they join
+    /// again.
     pub fn finish(mut self, mut state: impl FnMut() -> Vec<u8>) -> Result<(), ComputationError> {
         self.check()?;
         self.is_final = true;
@@ -480,7 +482,7 @@ impl Computation {
                 while self.process(from, &mut state)?.is_some() {}
             }
             self.checkpoint_if_due(&mut state)?;
-            self.hear(Instant::now().checked_add(self.every.min(LOOK_AGAIN)))?;
+            self.receive_until(Instant::now().checked_add(self.every.min(LOOK_AGAIN)))?;
         }
         self.writer.finish()?;
         // The last thing that it says goes out before its end.
@@ -521,18 +523,18 @@ impl Computation {
             // Nothing that is waited for here is reported.
             looks += 1;
             let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
-            self.hear_for(Some(pause))?;
+            self.receive_for(Some(pause))?;
         }
     }
 
     /// Waits until something has come, or until a time, and takes all that is there.
-    fn hear(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
+    fn receive_until(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        self.hear_for(left)?;
+        self.receive_for(left)?;
         self.check()
     }
 
-    fn hear_for(&mut self, first: Option<Duration>) -> Result<(), ComputationError> {
+    fn receive_for(&mut self, first: Option<Duration>) -> Result<(), ComputationError> {
         self.check()?;
         let mut event = match first {
             None => self.endpoint.receive_event(Selector::any()).map(Some),

@@ -6,8 +6,8 @@
 //! | 2 | which ranks it agrees with | it restores its checkpoint, and removes later ones |
 //! | 3 | that it has done so | it begins |
 //!
-//! A rank that ends before the third step, or begins again, is met anew: nothing has changed. One that ends in the third step
-//! lets all meet again.
+//! A rank that ends before the third step, or begins again, is met anew: nothing has changed. One that ends in the
+//! third step lets all meet again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,9 +33,9 @@ use crate::join::NAME_BYTES_MAX;
 const LOOK_FOR: Duration = Duration::from_millis(2);
 
 impl Computation {
-    /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the same
-    /// directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the names
-    /// `NAME.rank.0` and so on in the domain.
+    /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the
+    /// same directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the
+    /// names `NAME.rank.0` and so on in the domain.
     pub fn builder(
         domain: &Domain,
         name: &str,
@@ -222,7 +222,7 @@ impl Meeting<'_> {
     fn run(mut self, deadline: Option<(Instant, Duration)>) -> Result<Begun, ComputationError> {
         loop {
             self.look_for_others()?;
-            if !self.hear()? {
+            if !self.handle_events()? {
                 return Ok(None);
             }
             self.agree()?;
@@ -308,12 +308,12 @@ impl Meeting<'_> {
         let is_first = self.others[rank].peer.is_none();
         self.others[rank] = Other { peer: Some(peer), ..Other::default() };
         let frame = encode(&self.hello);
-        self.tell(rank, HELLO, &frame)?;
+        self.send(rank, HELLO, &frame)?;
         Ok(is_first)
     }
 
     /// These are the first messages on a link, so there is room.
-    fn tell(&mut self, rank: usize, tag: u64, frame: &[u8]) -> Result<(), ComputationError> {
+    fn send(&mut self, rank: usize, tag: u64, frame: &[u8]) -> Result<(), ComputationError> {
         let Some(peer) = self.others[rank].peer else { return Ok(()) };
         match self.endpoint.send(peer, tag, frame) {
             // Its end is reported by an event.
@@ -323,7 +323,7 @@ impl Meeting<'_> {
     }
 
     /// False if all must meet again.
-    fn hear(&mut self) -> Result<bool, ComputationError> {
+    fn handle_events(&mut self) -> Result<bool, ComputationError> {
         let mut pause = LOOK_FOR;
         while let Some(event) = self.event(pause)? {
             pause = Duration::ZERO;
@@ -410,7 +410,7 @@ impl Meeting<'_> {
         let frame = encode(&lives);
         self.agrees = Some(lives);
         for rank in self.ranks() {
-            self.tell(rank, AGREED, &frame)?;
+            self.send(rank, AGREED, &frame)?;
         }
         Ok(())
     }
@@ -428,7 +428,7 @@ impl Meeting<'_> {
         let frame = encode(&done);
         self.done = Some((done, restored));
         for rank in self.ranks() {
-            self.tell(rank, DONE, &frame)?;
+            self.send(rank, DONE, &frame)?;
         }
         Ok(())
     }

@@ -83,9 +83,9 @@ impl CommunicatorBuilder<'_> {
         self
     }
 
-    /// Makes the communicator. Waits until all members have made theirs. A member has one with the same members at a time: while
-    /// they stay the same, also in a later view, the one that it has goes on working. To make another one, all drop theirs
-    /// first.
+    /// Makes the communicator. Waits until all members have made theirs. A member has one with the same members at a
+    /// time: while they stay the same, also in a later view, the one that it has goes on working. To make another one,
+    /// all drop theirs first.
     ///
     /// # Errors
     /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member ends before.
@@ -264,21 +264,21 @@ impl Communicator {
                 Err(MessageError::Full { .. } | MessageError::Timeout { .. }) => {}
                 Err(error) => return Err(self.failed(to, error)),
             }
-            self.hear()?;
+            self.poll_events()?;
         }
     }
 
     /// Looks whether a member has ended, for calls that wait for something else than a message.
-    fn hear(&mut self) -> Result<(), CollectiveError> {
+    fn poll_events(&mut self) -> Result<(), CollectiveError> {
         let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
         match endpoint.now().receive_event_into(Selector::tag(NO_TAG), &mut [])? {
-            Some(Event::Gone { peer, why }) => self.hear_end(peer, &why),
+            Some(Event::Gone { peer, why }) => self.on_end(peer, &why),
             _ => Ok(()),
         }
     }
 
-    /// Ends a call in which a message had so many bytes: waits until all pieces are where their receivers find them, also if
-    /// this member makes no call for a while.
+    /// Ends a call in which a message had so many bytes: waits until all pieces are where their receivers find them,
+    /// also if this member makes no call for a while.
     #[inline]
     pub(super) fn settle(&mut self, bytes: usize) -> Result<(), CollectiveError> {
         if bytes <= WHOLE_BYTES {
@@ -289,7 +289,7 @@ impl Communicator {
         {
             match endpoint.within(LOOKS_EVERY).flush() {
                 Ok(()) => break,
-                Err(MessageError::Timeout { .. }) => self.hear()?,
+                Err(MessageError::Timeout { .. }) => self.poll_events()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -351,7 +351,7 @@ impl Communicator {
                 Ok(Some(Event::Gone { peer: gone, why })) if gone == peer => {
                     return Err(self.failed(from, why));
                 }
-                Ok(Some(Event::Gone { peer, why })) => self.hear_end(peer, &why)?,
+                Ok(Some(Event::Gone { peer, why })) => self.on_end(peer, &why)?,
                 Err(MessageError::BufferTooSmall { needed, given }) => {
                     return Err(self.wrong_length(from, needed, given));
                 }
@@ -360,8 +360,8 @@ impl Communicator {
         }
     }
 
-    /// Sends one message and receives another one, piece by piece in turn: two that do this with each other never both wait
-    /// for room.
+    /// Sends one message and receives another one, piece by piece in turn: two that do this with each other never both
+    /// wait for room.
     #[inline]
     pub(super) fn send_receive(
         &mut self,
@@ -406,7 +406,7 @@ impl Communicator {
     }
 
     /// Another member than the one that a call waits for has gone. Who has left in order has done its part.
-    fn hear_end(&mut self, peer: Peer, why: &MessageError) -> Result<(), CollectiveError> {
+    fn on_end(&mut self, peer: Peer, why: &MessageError) -> Result<(), CollectiveError> {
         let Some(rank) = self.peers.iter().position(|one| *one == Some(peer)) else {
             return Ok(());
         };
@@ -422,7 +422,7 @@ impl Communicator {
             MessageError::PeerDied { .. } | MessageError::PeerCutOff { .. } => rank,
             // It may have left because another one has died, whom this member has not heard of yet.
             MessageError::PeerLeft { .. } | MessageError::UnknownPeer => {
-                self.hear_of_death().unwrap_or(rank)
+                self.wait_for_death().unwrap_or(rank)
             }
             other => return other.into(),
         };
@@ -431,7 +431,7 @@ impl Communicator {
     }
 
     /// Who has died, if the kernel reports somebody soon.
-    fn hear_of_death(&mut self) -> Option<usize> {
+    fn wait_for_death(&mut self) -> Option<usize> {
         let until = Instant::now().checked_add(DEATH_WITHIN)?;
         let endpoint = self.endpoint.as_mut()?;
         loop {

@@ -97,7 +97,7 @@ fn a_successor_lives_whose_predecessor_is_heard_of_later() {
     let has_greeted = |late: &Engine, member| late.links.get(&member).is_some_and(|it| it.has_been);
     while !has_greeted(&late, successor) || late.lives(predecessor) {
         assert!(began.elapsed() < PATIENCE, "the successor greets, and its predecessor has ended");
-        let _ = (late.hear().unwrap(), late.take_answers().unwrap());
+        let _ = (late.poll_endpoint().unwrap(), late.take_answers().unwrap());
     }
     assert!(late.lives(successor));
 

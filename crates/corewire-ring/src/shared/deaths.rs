@@ -19,7 +19,7 @@ impl Deaths {
     }
 
     /// Records the kernel's report that the holder of this generation of `row` is dead.
-    pub fn learn(&self, row: u32, generation: u32) {
+    pub fn record(&self, row: u32, generation: u32) {
         if let Some(word) = self.0.get(row as usize) {
             // The death of an earlier holder may be reported late.
             // ORDER(D1): pairs with D2; a thread that learns of the death sees what the dead

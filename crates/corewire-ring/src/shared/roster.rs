@@ -143,8 +143,8 @@ impl Roster {
     }
 
     /// Records the kernel's report that this sender or receiver is dead.
-    pub fn learn(&self, party: Party, who: Entrance) {
-        self.deaths(party).learn(who.row, who.generation);
+    pub fn record_death(&self, party: Party, who: Entrance) {
+        self.deaths(party).record(who.row, who.generation);
     }
 
     /// Is this sender or receiver known to be dead?

@@ -264,8 +264,8 @@ fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
         drop(got);
         assert_eq!(receiver.end(), Ok(None), "nobody is known to be dead");
         // Each process learns of a death separately.
-        host.learn(Party::Sender, entrance);
-        roster.learn(Party::Sender, entrance);
+        host.record_death(Party::Sender, entrance);
+        roster.record_death(Party::Sender, entrance);
         assert_eq!(receiver.end(), Ok(Some(End::SenderGone)));
     }
 }

@@ -1,7 +1,7 @@
 //! One message, copied from its beginning by the receiver and from its end by the sender.
 //!
-//! It is [`Pull`](crate::Pull) and [`Help`](crate::Help), which endpoints use with their own offers and answers, behind the
-//! interface that all mechanisms have.
+//! It is [`Pull`](crate::Pull) and [`Help`](crate::Help), which endpoints use with their own offers and answers, behind
+//! the interface that all mechanisms have.
 //!
 //! | | cost of a message of n bytes |
 //! |---|---|
@@ -109,7 +109,7 @@ impl<L: Link> Mechanism for BothSides<L> {
         }
         let Copying::Telling { number, bytes } = piece.copying else { return Ok(Step::Wait) };
         // Without room the source has not read what it was told before.
-        if !link.tell(number)? && !peer.has_ended() {
+        if !link.send_tag(number)? && !peer.has_ended() {
             return Ok(Step::Wait);
         }
         piece.copying = Copying::Nothing;

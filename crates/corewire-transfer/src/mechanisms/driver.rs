@@ -234,7 +234,7 @@ pub fn move_message<M: Mechanism>(
     }
     let (mut packet, mut descriptors) = courier.take()?;
     if packet[0] != MEMORY {
-        return Err(told(&packet, "a description"));
+        return Err(error_of(&packet, "a description"));
     }
     packet.remove(0);
     let descriptor = descriptors.pop().map(|it| Arc::new(it) as Arc<dyn AsFd + Send + Sync>);
@@ -257,7 +257,7 @@ pub fn move_message<M: Mechanism>(
     if !is_told {
         let (packet, _) = courier.take().map_err(|error| reason(courier, error))?;
         if packet[0] != DONE {
-            return Err(told(&packet, "the end of a copy"));
+            return Err(error_of(&packet, "the end of a copy"));
         }
     }
     Ok(bytes)
@@ -294,7 +294,7 @@ fn copy<M: Mechanism>(
             }
             match (is_told, courier.try_take().map_err(|error| reason(courier, error))?) {
                 (false, Some((packet, _))) if packet[0] == DONE => is_told = true,
-                (_, Some((packet, _))) => return Err(told(&packet, "nothing")),
+                (_, Some((packet, _))) => return Err(error_of(&packet, "nothing")),
                 (_, None) => {}
             }
         }
@@ -309,11 +309,11 @@ fn reason(courier: &Courier, error: OsError) -> DriverError {
     // A call may get the socket's error first, which comes once, and the packet then.
     let packets = (0..2).filter_map(|_| courier.try_take().ok().flatten());
     let failed = packets.map(|(packet, _)| packet).find(|packet| packet.first() == Some(&FAILED));
-    failed.map_or(error.into(), |packet| told(&packet, "nothing"))
+    failed.map_or(error.into(), |packet| error_of(&packet, "nothing"))
 }
 
 /// The error that the other side has sent instead of what was due.
-fn told(packet: &[u8], due: &'static str) -> DriverError {
+fn error_of(packet: &[u8], due: &'static str) -> DriverError {
     match packet {
         [FAILED, text @ ..] => DriverError::OtherSide(String::from_utf8_lossy(text).into_owned()),
         _ => DriverError::Unexpected { due, found: packet.len() },

@@ -123,7 +123,7 @@ impl<L: Link> Mechanism for KernelPut<L> {
                 piece.copying = Copying::Spent;
                 Err(CopyError::Deregistered)
             }
-            HelpStep::Over if link.tell(piece.number)? => {
+            HelpStep::Over if link.send_tag(piece.number)? => {
                 piece.copying = Copying::Spent;
                 Ok(Step::Done(piece.bytes))
             }

@@ -54,7 +54,7 @@ pub trait Link {
     ///
     /// # Errors
     /// As [`Link::send`].
-    fn tell(&mut self, tag: u64) -> Result<bool, PairViolation>;
+    fn send_tag(&mut self, tag: u64) -> Result<bool, PairViolation>;
 
     /// What has arrived next, if anything has.
     ///
@@ -222,7 +222,7 @@ impl<H: Host> Link for PairLink<H> {
         }
     }
 
-    fn tell(&mut self, tag: u64) -> Result<bool, PairViolation> {
+    fn send_tag(&mut self, tag: u64) -> Result<bool, PairViolation> {
         let mut pairs = self.pairs.borrow_mut();
         let envelope = Envelope::tagged(tag);
         loop {

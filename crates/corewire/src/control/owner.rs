@@ -94,8 +94,8 @@ struct Link {
     tokens: [Token; 2],
 }
 
-/// A receiver that has hung up without a frame: its process has died, or is just dying, or lives on without the channel, as
-/// after `exec`.
+/// A receiver that has hung up without a frame: its process has died, or is just dying, or lives on without the
+/// channel, as after `exec`.
 struct HungUp {
     life: Arc<Descriptor>,
     seen_pid: u32,
@@ -195,7 +195,7 @@ impl Owner {
             is_dropping: AtomicU32::new(0),
         });
         let in_child: Weak<dyn InChild> = owner.this.clone();
-        corewire_os::fork::tell_in_child(in_child);
+        corewire_os::fork::notify_in_child(in_child);
         owner
     }
 

@@ -299,7 +299,7 @@ impl DomainBuilder {
         let is_guest = matches!(role, Role::Guest(_));
         let directory = RuntimeDirectory::open(&path, role)?;
         let hub = HubHandle::get()?;
-        tell_fall_backs();
+        report_fallbacks();
         let listening = if is_guest {
             None
         } else {
@@ -318,7 +318,7 @@ impl fmt::Debug for Domain {
 }
 
 /// Reports fallbacks: system calls that the kernel refuses, and what replaces them.
-fn tell_fall_backs() {
+fn report_fallbacks() {
     let linux = Linux::get();
     if !linux.has_membarrier() {
         tell!(warn, "the kernel refuses membarrier: each message costs a locked instruction");

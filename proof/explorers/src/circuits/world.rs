@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use corewire_circuit::ends::{Came, Ends, Head, Lane};
+use corewire_circuit::ends::{Arrival, Ends, Head, Lane};
 use corewire_circuit::node::{Config, Down, LinkId, Mistake, Neighbour, Node, Policy, Wires};
 use corewire_circuit::wire::packet::{End, Origin, Packet, Reset, Setup, Table};
 use corewire_circuit::wire::{Hop, Label, NodeId, NodeSet, lines_of};
@@ -678,10 +678,10 @@ impl World {
         }
         let came = party.ends.frame(label, hop, &payload).unwrap();
         let (index, bytes) = match came {
-            Came::Nothing => return,
-            Came::Changed(index) => return self.look_at(program, index),
-            Came::Short(index, _, bytes) => (index, bytes.to_vec()),
-            Came::Long(index, _, bytes) => (index, bytes),
+            Arrival::Nothing => return,
+            Arrival::Changed(index) => return self.look_at(program, index),
+            Arrival::Short(index, _, bytes) => (index, bytes.to_vec()),
+            Arrival::Long(index, _, bytes) => (index, bytes),
         };
         self.seen.messages += 1;
         let (circuit, which) = party.circuit_of[&index];

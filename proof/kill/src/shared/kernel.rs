@@ -82,7 +82,7 @@ impl Control for TurnKernel {
     fn watch(&self, party: Party, who: Entrance, _socket: u128) {
         let mut log = self.log.borrow_mut();
         if log.dead.contains(&(party, who)) {
-            self.roster.learn(party, who);
+            self.roster.record_death(party, who);
         } else if !log.watched.contains(&(self.role, party, who)) {
             log.watched.push((self.role, party, who));
         }

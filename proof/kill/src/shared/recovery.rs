@@ -79,12 +79,12 @@ impl Shared {
             match role {
                 Role::Sender(place) => {
                     let Some(member) = &self.senders[place] else { continue };
-                    member.roster.learn(party, who);
+                    member.roster.record_death(party, who);
                     self.blocked = self.blocked.filter(|blocked| blocked.sender != place);
                 }
                 Role::Receiver(place) => {
                     let Some(reader) = &mut self.readers[place] else { continue };
-                    reader.roster.learn(party, who);
+                    reader.roster.record_death(party, who);
                     if reader.asleep.take().is_some() {
                         reader.ring.retract();
                     }

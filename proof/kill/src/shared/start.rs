@@ -176,7 +176,7 @@ impl Shared {
     fn tell_readers(&self) {
         let who = self.entrance(Role::Sender(NEWCOMER)).expect("it was let in");
         let readers = self.readers.iter().flatten();
-        readers.for_each(|reader| reader.roster.learn(Party::Sender, who));
+        readers.for_each(|reader| reader.roster.record_death(Party::Sender, who));
     }
 
     /// The kernel closes what the role's process had open. No death is reported yet.

@@ -461,7 +461,7 @@ fn quick_what_a_dead_sender_claimed_is_written_again_after_its_death() {
         let roster = other.roster.clone();
         dying.sender.refresh();
         let dying = thread::spawn(move || {
-            roster.learn(Party::Sender, dying.die_in_run(1, 0, BYTES));
+            roster.record_death(Party::Sender, dying.die_in_run(1, 0, BYTES));
         });
         other.send_run(BYTES, Wait::Spin);
         other.send_run(BYTES, Wait::Spin);
@@ -478,7 +478,7 @@ fn quick_the_claim_of_a_row_that_was_taken_again_is_not_its_last_holders() {
         let mut receiver = channel.receiver();
         let (dead, last) = (channel.sender(0).die(), channel.sender(1));
         let host = channel.roster();
-        host.learn(Party::Sender, dead);
+        host.record_death(Party::Sender, dead);
         receiver.obituary().tell(dead);
         let owner = channel.clone();
         let changing = thread::spawn(move || {
@@ -501,7 +501,7 @@ fn quick_a_claim_is_not_passed_for_the_death_of_its_rows_last_holder() {
         let mut receiver = channel.receiver();
         let (dead, _idle) = (channel.sender(0).die(), channel.sender(1));
         let host = channel.roster();
-        host.learn(Party::Sender, dead);
+        host.record_death(Party::Sender, dead);
         receiver.obituary().tell(dead);
         let looking = thread::spawn(move || {
             assert_eq!(receiver.0.end(), Ok(None));

@@ -60,8 +60,8 @@ impl Lane for DataLane {
         }
     }
 
-    fn went(&mut self, went: Point, ordinal: u16, bytes: usize) {
-        trace::sent(went, ordinal, bytes);
+    fn sent(&mut self, at: Point, ordinal: u16, bytes: usize) {
+        trace::sent(at, ordinal, bytes);
     }
 }
 

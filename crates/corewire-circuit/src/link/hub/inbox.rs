@@ -8,7 +8,7 @@ use corewire::Interrupter;
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 
-use crate::link::control::{Load, News};
+use crate::link::control::{Load, MonitorEvent};
 
 /// What the control lane's thread has read.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct Inbox {
 
 #[derive(Default)]
 struct Unread {
-    news: VecDeque<News>,
+    news: VecDeque<MonitorEvent>,
     load: Load,
     is_closed: bool,
 }
@@ -33,7 +33,7 @@ impl Inbox {
     }
 
     /// Waits while the program is far behind.
-    pub(super) fn put(&self, one: News) {
+    pub(super) fn put(&self, one: MonitorEvent) {
         let mut unread = self.lock();
         while !unread.load.has_room_for(&one) && !unread.is_closed {
             unread = self.taken.wait(unread).unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Inbox {
 
     /// One that is put at the same time may be missed: its thread interrupts the hub's endpoint behind it.
     #[inline]
-    pub(super) fn take(&self) -> Option<News> {
+    pub(super) fn take(&self) -> Option<MonitorEvent> {
         if self.is_empty() {
             return None;
         }

@@ -38,7 +38,7 @@ pub use self::message::{Bytes, BytesMaxOf, CircuitError, Message};
 use self::state::{Look, State};
 use super::attach::{self, AttachError, Data, attach};
 use super::capability::{self, Outgoing};
-use super::control::{Control, NEWS_MAX};
+use super::control::{Control, EVENTS_MAX};
 use super::ring::RingLane;
 use super::trace;
 use crate::ends::{Ended, Head};
@@ -277,7 +277,7 @@ impl Hub {
         let state = &mut *state;
         if state.ends.try_send(index, head, bytes, &mut state.lane) {
             if began != 0 {
-                let went = state.ends.went(index);
+                let went = state.ends.sent_to(index);
                 trace::end(began, Kind::Send, [None, went], head.ordinal, bytes.len());
             }
             return Ok(true);
@@ -331,9 +331,9 @@ impl Hub {
     /// Handles what the control lane's thread has read, as far as its queue holds: while more comes, frames have their
     /// turn.
     fn open_inbox(&self, state: &mut State) {
-        for _ in 0..NEWS_MAX {
+        for _ in 0..EVENTS_MAX {
             let Some(news) = self.inbox.take() else { return };
-            state.learn(news);
+            state.apply(news);
         }
     }
 

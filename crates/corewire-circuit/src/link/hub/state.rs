@@ -11,9 +11,9 @@ use rustix::event::{PollFlags, epoll};
 
 use super::data::{Buffer, DataLane, NO_FRAME, Seen};
 use super::message::{Bytes, BytesMaxOf, CircuitError, Message};
-use crate::ends::{Came, Ended, Ends, Head, Wrong};
+use crate::ends::{Arrival, Ended, Ends, Head, ProtocolError};
 use crate::link::capability::{self, Received};
-use crate::link::control::{Control, News, descriptors_max};
+use crate::link::control::{Control, MonitorEvent, descriptors_max};
 use crate::link::socket::DATA_BYTES_MAX;
 use crate::link::trace;
 use crate::patience::Patience;
@@ -103,8 +103,8 @@ impl Local {
         self.rights.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Whether so many descriptors more may wait: for one service of another user a quarter of what this process can open,
-    /// for all of them, which have `foreign`, three quarters.
+    /// Whether so many descriptors more may wait: for one service of another user a quarter of what this process can
+    /// open, for all of them, which have `foreign`, three quarters.
     fn has_room(&self, count: usize, foreign: usize) -> bool {
         let quarter = descriptors_max() / 4;
         !self.is_foreign
@@ -256,8 +256,8 @@ impl State {
         if self.bells.is_empty() {
             return;
         }
-        // Programs that wait for descriptors: this thread has taken away what announced the next message, or has left no room,
-        // of which those learn that do not watch it.
+        // Programs that wait for descriptors: this thread has taken away what announced the next message, or has left
+        // no room, of which those learn that do not watch it.
         let is_armed = matches!(self.arm(), Ok(true));
         let is_full = self.lane.is_full();
         let locals = self.bells.iter().filter_map(|index| self.circuits.get(*index));
@@ -344,17 +344,17 @@ impl State {
         let mut lines = lines_of(payload.len());
         let began = trace::begin();
         let (index, head, bytes) = match self.ends.frame(label, hop, payload) {
-            Ok(Came::Short(index, head, bytes)) => (index, head, Bytes::of(bytes)),
-            Ok(Came::Long(index, head, bytes)) => {
+            Ok(Arrival::Short(index, head, bytes)) => (index, head, Bytes::of(bytes)),
+            Ok(Arrival::Long(index, head, bytes)) => {
                 lines = lines_of(bytes.len());
                 (index, head, Bytes::Long(bytes))
             }
-            Ok(Came::Changed(index)) => {
+            Ok(Arrival::Changed(index)) => {
                 self.ring(index);
                 return Look::Something;
             }
-            Ok(Came::Nothing) => return Look::Something,
-            Err(Wrong::Peer { index, what }) => {
+            Ok(Arrival::Nothing) => return Look::Something,
+            Err(ProtocolError::Peer { index, what }) => {
                 let reason = format!("the service sent {what}");
                 if let Some(reset) = self.ends.cut(index, End::Violation, &reason) {
                     self.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
@@ -368,7 +368,7 @@ impl State {
             }
         };
         if began != 0 {
-            let came = self.ends.came(label);
+            let came = self.ends.received_at(label);
             trace::end(began, Kind::Receive, [came, None], head.ordinal, length);
         }
         Look::Message(index, Arrived { head, bytes, lines })
@@ -404,9 +404,9 @@ impl State {
     }
 
     /// Handles what came in the control lane.
-    pub(super) fn learn(&mut self, news: News) {
+    pub(super) fn apply(&mut self, news: MonitorEvent) {
         match news {
-            News::Packet(Packet::Accept { to, label, credit, origin, answer }, _) => {
+            MonitorEvent::Packet(Packet::Accept { to, label, credit, origin, answer }, _) => {
                 if let Some(index) = self.ends.find(to) {
                     self.ends.accepted(index, label, credit);
                     if let Some(local) = self.circuits.get_mut(index) {
@@ -423,12 +423,12 @@ impl State {
                     self.ring(index);
                 }
             }
-            News::Packet(Packet::Reset(reset), _) => {
+            MonitorEvent::Packet(Packet::Reset(reset), _) => {
                 if let Some(index) = self.ends.reset(*reset) {
                     self.ring(index);
                 }
             }
-            News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
+            MonitorEvent::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
                 if let Some(index) = self.ends.find(to) {
                     let rights = capability::parse(is_lost, &notes, rights);
                     let foreign = self.foreign_descriptors;
@@ -442,11 +442,11 @@ impl State {
                     self.ring(index);
                 }
             }
-            News::Packet(Packet::Refused { reason }, _) => {
+            MonitorEvent::Packet(Packet::Refused { reason }, _) => {
                 self.lose(&format!("the monitor has ended the link: {reason}"));
             }
-            News::Lost(reason) => self.drain(&reason),
-            News::Packet(..) | News::Frame(..) | News::Room => {}
+            MonitorEvent::Lost(reason) => self.drain(&reason),
+            MonitorEvent::Packet(..) | MonitorEvent::Frame(..) | MonitorEvent::Room => {}
         }
     }
 

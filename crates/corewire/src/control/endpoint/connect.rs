@@ -15,7 +15,7 @@ use corewire_os::socket::{Peer as Who, Socket, is_peer_ending};
 use corewire_ring::pair::PeerParts;
 use corewire_transfer::Remote;
 
-use super::rows::{Begun, Heard, Reservation, Unavailable};
+use super::rows::{Answer, Begun, Reservation, Unavailable};
 use super::{End, EndpointControl, Introduction, Linked, Request, State, Unfit};
 use crate::control::ENDS_WITHIN;
 use crate::control::asking::{ANSWER_TIMEOUT, answer, ask, connect_to};
@@ -80,8 +80,8 @@ impl EndpointControl {
         }
     }
 
-    /// Waits until the peer of `row` has said that it is linked, too, so that it finds what is sent to it from now on. If it
-    /// is stopped, not for long: it links when it continues.
+    /// Waits until the peer of `row` has said that it is linked, too, so that it finds what is sent to it from now on.
+    /// If it is stopped, not for long: it links when it continues.
     fn wait_until_known(&self, row: u32) {
         let until = Instant::now() + ANSWER_TIMEOUT;
         let mut state = lock(&self.state);
@@ -194,12 +194,12 @@ impl EndpointControl {
             .and_then(|()| check_row(&introduction.header, row_there, found))
             .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
         let request = Request { introduction, row_there, who: (trusted, who.pid) };
-        self.hear(own, theirs, &Arc::new(socket), request)
+        self.on_answer(own, theirs, &Arc::new(socket), request)
     }
 
     /// Handles a peer's answer: links, and confirms it. The confirmation comes last, because the peer links when it reads
     /// it.
-    fn hear(
+    fn on_answer(
         &self,
         own: Reservation,
         theirs: u64,
@@ -207,7 +207,7 @@ impl EndpointControl {
         request: Request,
     ) -> Result<(), Unlinked> {
         let mut state = lock(&self.state);
-        if state.rows.hear(own, theirs) == Heard::Stale {
+        if state.rows.on_answer(own, theirs) == Answer::Stale {
             return Err(Unlinked::Stale);
         }
         let token = self.watch(&mut state, own.row, socket)?;

@@ -195,7 +195,7 @@ impl EndpointControl {
             answered: Condvar::new(),
         });
         let in_child: Weak<dyn InChild> = control.this.clone();
-        corewire_os::fork::tell_in_child(in_child);
+        corewire_os::fork::notify_in_child(in_child);
         control
     }
 

@@ -90,7 +90,7 @@ pub(super) enum Unavailable {
 
 /// What the peer's answer to a request means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Answer {
     /// The row can be linked, or has been linked meanwhile, and gets one more socket.
     Valid,
     /// The row was given up, or the answer comes from a reservation that has ended.
@@ -155,7 +155,7 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
     }
 
     /// A thread that has asked hears that it can link, with the peer's reservation `theirs`.
-    pub(super) fn hear(&self, own: Reservation, theirs: u64) -> Heard {
+    pub(super) fn on_answer(&self, own: Reservation, theirs: u64) -> Answer {
         let row = self.rows.get(&own.row).filter(|row| row.number == own.number);
         let is_valid = row.is_some_and(|row| match &row.phase {
             Phase::Reserved { theirs: known, .. } => theirs >= *known,
@@ -164,7 +164,7 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
             }
             Phase::Gone { .. } => false,
         });
-        if is_valid { Heard::Valid } else { Heard::Stale }
+        if is_valid { Answer::Valid } else { Answer::Stale }
     }
 
     /// The row whose link has ended at the peer of this incarnation, which now has reservation `theirs`: the caller must

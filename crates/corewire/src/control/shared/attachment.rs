@@ -80,7 +80,7 @@ pub(crate) fn join(
         type_tag: memory.header.type_tag,
     });
     let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
-    corewire_os::fork::tell_in_child(in_child);
+    corewire_os::fork::notify_in_child(in_child);
     let woken = Arc::downgrade(&attachment);
     let incarnation = memory.header.incarnation;
     let link = SharedLink::new(domain, memory.roster(), incarnation, move || {

@@ -143,7 +143,7 @@ impl SharedLink {
     }
 
     fn record_death(&self, party: Party, who: Entrance) {
-        self.roster.learn(party, who);
+        self.roster.record_death(party, who);
         if party == Party::Receiver && self.roster.vacate(party, who, &Linux::get()) {
             self.roster.table_words().count(ControlCounter::Deaths);
         }

@@ -92,7 +92,7 @@ impl SenderLink {
 
     fn watch(self: &Arc<Self>) -> Result<(), OsError> {
         let in_child: Weak<dyn InChild> = Arc::downgrade(self) as Weak<dyn InChild>;
-        corewire_os::fork::tell_in_child(in_child);
+        corewire_os::fork::notify_in_child(in_child);
         let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
         let _ =
             self.tokens.set(self.domain.hub().watch_both(&self.socket, &self.life, &handler)?);

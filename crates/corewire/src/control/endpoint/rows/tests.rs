@@ -234,7 +234,7 @@ impl World {
         let (wire, own) = self.ends[at].asking.remove(index);
         let is_linked = match self.wires[wire].to[at].pop_front() {
             Some(Packet::Paired { row, number }) => {
-                let is_valid = self.ends[at].rows.hear(own, number) == Heard::Valid;
+                let is_valid = self.ends[at].rows.on_answer(own, number) == Answer::Valid;
                 if is_valid && self.send(at, wire, Packet::Done) {
                     self.wires[wire].is_watched[at] = true;
                     self.link(at, own, number, wire, row);
@@ -370,7 +370,7 @@ fn rows_are_given_again_last_and_sockets_are_limited() {
     let Ok(Begun::Ask(second)) = rows.begin(1) else { panic!("a row is free") };
     assert_eq!((second.row, second.number), (1, 2));
     assert_eq!(rows.begin(2), Err(Unavailable::Full));
-    assert_eq!(rows.hear(first, 9), Heard::Stale);
+    assert_eq!(rows.on_answer(first, 9), Answer::Stale);
     assert!(!rows.give_up(second));
     rows.free(0);
     for socket in 0..SOCKETS_MAX {

@@ -256,7 +256,7 @@ fn start(
         membership: Some(membership),
     });
     let in_child: Weak<dyn InChild> = member.this.clone();
-    corewire_os::fork::tell_in_child(in_child);
+    corewire_os::fork::notify_in_child(in_child);
     let parts = SenderParts {
         ring: member.memory.ring.clone(),
         roster: link.roster.clone(),

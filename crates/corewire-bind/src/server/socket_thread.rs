@@ -1,5 +1,5 @@
-//! The thread that accepts connections of a service and reads them: requests of guests travel to the service's thread
-//! through its mailbox. It sleeps in `epoll`, with all signals blocked, and does nothing for clients in rings.
+//! The thread that accepts connections of a service and reads them: requests of socket clients travel to the service's
+//! thread through its mailbox. It sleeps in `epoll`, with all signals blocked, and does nothing for clients in rings.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -13,33 +13,33 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
-use super::guest::Guest;
 use super::mailbox::{Mail, Mailbox};
+use super::socket_client::SocketClient;
 use crate::error::ServeError;
 use crate::lane::packet::{Assembled, PacketError};
 
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;
 /// Connections at one time, with those that have ended and of which something waits for the service's thread.
-const GUESTS_MAX: usize = 4096;
+const CONNECTIONS_MAX: usize = 4096;
 /// Connections of one foreign user at one time.
-const GUESTS_OF_USER_MAX: usize = 64;
+const CONNECTIONS_OF_USER_MAX: usize = 64;
 /// Limits of the time to bind: the thread must sleep in between, and the clock must be able to express it.
 const BIND_WITHIN: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(366 * 24 * 3600)];
-/// Packets of one guest before the others have their turn.
+/// Packets of one socket client before the others have their turn.
 const PACKETS_PER_TURN: usize = 32;
 
 const LISTENER: u64 = 0;
 const END: u64 = 1;
 
 /// The handle of the thread. Dropping it ends the thread.
-pub(super) struct Porter {
+pub(super) struct SocketThread {
     end: Arc<OwnedFd>,
     generation: u32,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Porter {
+impl SocketThread {
     pub(super) fn start(
         listener: Listener,
         mailbox: Arc<Mailbox>,
@@ -51,16 +51,17 @@ impl Porter {
         epoll::add(&*set, listener.readiness(), listener_data, EventFlags::IN)?;
         epoll::add(&*set, &*end, end_data, EventFlags::IN)?;
         let bind_within = bind_within.clamp(BIND_WITHIN[0], BIND_WITHIN[1]);
-        let (guests, gone) = (HashMap::new(), Vec::new());
-        let thread = Thread { listener, mailbox, set, bind_within, guests, gone, last_key: END };
-        let name = "corewire-porter".to_owned();
+        let (socket_clients, gone) = (HashMap::new(), Vec::new());
+        let thread =
+            Thread { listener, mailbox, set, bind_within, socket_clients, gone, last_key: END };
+        let name = "corewire-sockets".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         let thread = spawned.spawn(move || thread.run())?;
         Ok(Self { end, generation: generation(), thread: Some(thread) })
     }
 }
 
-impl Drop for Porter {
+impl Drop for SocketThread {
     fn drop(&mut self) {
         // A forked child has no such thread, and must leave its parent's alone.
         if self.generation != generation() {
@@ -73,7 +74,7 @@ impl Drop for Porter {
 }
 
 struct Watched {
-    guest: Arc<Guest>,
+    socket_client: Arc<SocketClient>,
     /// Until when it must have bound.
     until: Instant,
 }
@@ -83,10 +84,10 @@ struct Thread {
     mailbox: Arc<Mailbox>,
     set: Arc<OwnedFd>,
     bind_within: Duration,
-    guests: HashMap<u64, Watched>,
-    /// Guests whose connection has ended. They count as long as the service's thread has not handled what they left, or
-    /// they have a ring.
-    gone: Vec<Weak<Guest>>,
+    socket_clients: HashMap<u64, Watched>,
+    /// Socket clients whose connection has ended. They count as long as the service's thread has not handled what they
+    /// left, or they have a ring.
+    gone: Vec<Weak<SocketClient>>,
     last_key: u64,
 }
 
@@ -103,7 +104,7 @@ impl Thread {
                 left.as_ref(),
             ) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Nothing that can be mended: guests are served no longer, and see it.
+                // Nothing that can be mended: socket clients are served no longer, and see it.
                 Err(_) => return,
             }
             for event in &events {
@@ -121,123 +122,134 @@ impl Thread {
     /// one.
     fn expire(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        let unbound = |one: &Watched| !one.guest.is_bound();
+        let unbound = |one: &Watched| !one.socket_client.is_bound();
         let late = |one: &Watched| unbound(one) && one.until <= now;
-        let keys = self.guests.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key);
+        let keys = self.socket_clients.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key);
         for key in keys.collect::<Vec<_>>() {
-            let Some(watched) = self.guests.get_mut(&key) else { continue };
-            if watched.guest.is_silent() {
+            let Some(watched) = self.socket_clients.get_mut(&key) else { continue };
+            if watched.socket_client.is_silent() {
                 self.remove(key);
             } else {
                 watched.until = now + self.bind_within;
-                if watched.guest.must_tell_late() {
-                    let _ = self.mailbox.put(Mail::GuestLate(Arc::clone(&watched.guest)));
+                if watched.socket_client.must_report_late() {
+                    let _ = self
+                        .mailbox
+                        .put(Mail::SocketClientLate(Arc::clone(&watched.socket_client)));
                 }
             }
         }
-        let waiting = self.guests.values().filter(|one| unbound(one)).map(|one| one.until).min();
+        let waiting =
+            self.socket_clients.values().filter(|one| unbound(one)).map(|one| one.until).min();
         waiting.map(|until| until.saturating_duration_since(now))
     }
 
     fn accept(&mut self) {
         while let Ok(Some(connection)) = self.listener.try_accept() {
             if !self.has_room_for(connection.uid()) {
-                let guest = Guest::new(0, connection, &self.set, 0);
-                guest.refuse("the service has as many connections as it can have");
+                let socket_client = SocketClient::new(0, connection, &self.set, 0);
+                socket_client.refuse("the service has as many connections as it can have");
                 continue;
             }
             self.last_key += 1;
-            let guest = Guest::new(self.last_key, connection, &self.set, BIND_BYTES_MAX);
+            let socket_client =
+                SocketClient::new(self.last_key, connection, &self.set, BIND_BYTES_MAX);
             let flags = EventFlags::IN | EventFlags::RDHUP;
-            let data = EventData::new_u64(guest.key);
-            if epoll::add(&*self.set, guest.socket(), data, flags).is_ok() {
-                let (key, until) = (guest.key, Instant::now() + self.bind_within);
-                self.guests.insert(key, Watched { guest: Arc::new(guest), until });
+            let data = EventData::new_u64(socket_client.key);
+            if epoll::add(&*self.set, socket_client.socket(), data, flags).is_ok() {
+                let (key, until) = (socket_client.key, Instant::now() + self.bind_within);
+                self.socket_clients
+                    .insert(key, Watched { socket_client: Arc::new(socket_client), until });
             }
         }
     }
 
     fn has_room_for(&mut self, uid: u32) -> bool {
-        self.gone.retain(|guest| guest.strong_count() > 0);
+        self.gone.retain(|socket_client| socket_client.strong_count() > 0);
         let is_foreign = uid != rustix::process::geteuid().as_raw();
-        let gone = self.gone.iter().filter_map(Weak::upgrade).map(|guest| guest.identity.uid);
-        let here = self.guests.values().map(|one| one.guest.identity.uid);
+        let gone = self
+            .gone
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|socket_client| socket_client.identity.uid);
+        let here = self.socket_clients.values().map(|one| one.socket_client.identity.uid);
         let of_user = here.chain(gone).filter(|found| *found == uid).count();
-        self.guests.len() + self.gone.len() < GUESTS_MAX
-            && (!is_foreign || of_user < GUESTS_OF_USER_MAX)
+        self.socket_clients.len() + self.gone.len() < CONNECTIONS_MAX
+            && (!is_foreign || of_user < CONNECTIONS_OF_USER_MAX)
     }
 
     fn serve(&mut self, key: u64, flags: EventFlags) {
-        let Some(watched) = self.guests.get(&key) else { return };
-        let guest = Arc::clone(&watched.guest);
-        if flags.contains(EventFlags::OUT) && !guest.flush() {
+        let Some(watched) = self.socket_clients.get(&key) else { return };
+        let socket_client = Arc::clone(&watched.socket_client);
+        if flags.contains(EventFlags::OUT) && !socket_client.flush() {
             return self.remove(key);
         }
         // A connection that the service ends reports `RDHUP` too, while its reason still waits to be sent.
         let is_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR)
-            || flags.contains(EventFlags::RDHUP) && !guest.is_ending();
-        if is_ended && !guest.is_read() {
+            || flags.contains(EventFlags::RDHUP) && !socket_client.is_ending();
+        if is_ended && !socket_client.is_read() {
             return self.remove(key);
         }
         for _ in 0..PACKETS_PER_TURN {
             // One that has gone has left no more than its socket holds, which is handled in any case.
-            if !guest.is_read() || !is_ended && guest.is_full() {
+            if !socket_client.is_read() || !is_ended && socket_client.is_full() {
                 return;
             }
-            match self.read(&guest) {
+            match self.read(&socket_client) {
                 Ok(()) => {}
                 Err(SocketError::NotNow) if !is_ended => return,
                 // The service has ended it meanwhile, with a reason that may still wait to be sent.
-                Err(SocketError::Closed) if !is_ended && !guest.is_read() => return,
+                Err(SocketError::Closed) if !is_ended && !socket_client.is_read() => return,
                 Err(_) => return self.remove(key),
             }
         }
     }
 
-    fn read(&self, guest: &Arc<Guest>) -> Result<(), SocketError> {
-        let mut reading = guest.reading.lock().unwrap_or_else(PoisonError::into_inner);
+    fn read(&self, socket_client: &Arc<SocketClient>) -> Result<(), SocketError> {
+        let mut reading = socket_client.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = &mut *reading;
-        if !guest.is_read() {
+        if !socket_client.is_read() {
             return Err(SocketError::NotNow);
         }
-        let received = match reading.receiver.receive(guest.socket()) {
+        let received = match reading.receiver.receive(socket_client.socket()) {
             // The service's thread has shut it meanwhile, and its reason may be on its way.
-            Err(_) if !guest.is_read() => return Err(SocketError::NotNow),
+            Err(_) if !socket_client.is_read() => return Err(SocketError::NotNow),
             received => received,
         };
         let (packet, descriptors) = received?;
         match reading.assembler.take(packet, descriptors) {
             Ok(Assembled::Nothing) => Ok(()),
             Ok(Assembled::Message(message)) => {
-                guest.add_unhandled(&message);
-                let mail = Mail::Guest(Arc::clone(guest), message);
+                socket_client.add_unhandled(&message);
+                let mail = Mail::SocketClient(Arc::clone(socket_client), message);
                 self.mailbox.put(mail).map_err(|_| {
-                    guest.leave();
+                    socket_client.leave();
                     SocketError::Closed
                 })
             }
-            Ok(Assembled::Capabilities(..)) => Err(cut(guest, PacketError::Order)),
-            Err(error) => Err(cut(guest, error)),
+            Ok(Assembled::Capabilities(..)) => Err(cut(socket_client, PacketError::Order)),
+            Err(error) => Err(cut(socket_client, error)),
         }
     }
 
     fn remove(&mut self, key: u64) {
-        if let Some(Watched { guest, .. }) = self.guests.remove(&key) {
+        if let Some(Watched { socket_client, .. }) = self.socket_clients.remove(&key) {
             // It is closed once nobody uses it.
-            let _ = epoll::delete(&*self.set, guest.socket());
-            let _ = rustix::net::shutdown(guest.socket(), rustix::net::Shutdown::Both);
-            self.gone.push(Arc::downgrade(&guest));
-            let _ = self.mailbox.put(Mail::GuestGone(guest));
+            let _ = epoll::delete(&*self.set, socket_client.socket());
+            let _ = rustix::net::shutdown(socket_client.socket(), rustix::net::Shutdown::Both);
+            self.gone.push(Arc::downgrade(&socket_client));
+            let _ = self.mailbox.put(Mail::SocketClientGone(socket_client));
         }
     }
 
     /// The service ends, and says so.
     fn leave(self) {
-        self.guests.values().for_each(|Watched { guest, .. }| guest.leave());
+        self.socket_clients
+            .values()
+            .for_each(|Watched { socket_client, .. }| socket_client.leave());
     }
 }
 
-fn cut(guest: &Guest, error: PacketError) -> SocketError {
-    guest.refuse(&format!("it sent {error}"));
+fn cut(socket_client: &SocketClient, error: PacketError) -> SocketError {
+    socket_client.refuse(&format!("it sent {error}"));
     SocketError::Closed
 }

@@ -1,6 +1,6 @@
 //! A client at the other end of a socket: one that binds, one that is bound by `sock`, or the socket beside a ring.
 //!
-//! The service's thread sends; the porter's thread reads, and sends what found no room.
+//! The service's thread sends; the thread of the sockets reads, and sends what found no room.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,25 +22,25 @@ use crate::lane::{LaneError, take_beside};
 use crate::message::Message;
 use crate::tag::{Control, Tag};
 
-/// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
+/// Bytes of one socket client's messages that wait for the service's thread; beyond them its socket is not read.
 const UNHANDLED_BYTES_MAX: usize = 1 << 20;
 
-/// Descriptors of messages that wait for one guest to read; one message may have more. Beyond them events are left out,
-/// and replies become the note that their capabilities could not be sent.
+/// Descriptors of messages that wait for one socket client to read; one message may have more. Beyond them events are
+/// left out, and replies become the note that their capabilities could not be sent.
 const UNSENT_DESCRIPTORS_MAX: usize = 64;
 
 /// A client at the other end of a socket.
-pub(super) struct Guest {
-    /// What it is called in the porter's set.
+pub(super) struct SocketClient {
+    /// What it is called in the socket thread's set.
     pub(super) key: u64,
     pub(super) identity: Identity,
     pub(super) id: OnceLock<ClientId>,
     /// Set once the client has said how it will speak: its binding is complete.
     is_bound: OnceLock<()>,
     socket: Connection,
-    porter: Arc<OwnedFd>,
+    socket_thread: Arc<OwnedFd>,
     state: Mutex<State>,
-    /// Of the porter's thread, or of the service's once the client uses a ring.
+    /// Of the thread of the sockets, or of the service's once the client uses a ring.
     pub(super) reading: Mutex<Reading>,
 }
 
@@ -68,8 +68,13 @@ struct State {
     is_ending: bool,
 }
 
-impl Guest {
-    pub(super) fn new(key: u64, socket: Connection, porter: &Arc<OwnedFd>, bytes_max: u32) -> Self {
+impl SocketClient {
+    pub(super) fn new(
+        key: u64,
+        socket: Connection,
+        socket_thread: &Arc<OwnedFd>,
+        bytes_max: u32,
+    ) -> Self {
         let identity = Identity { uid: socket.uid(), gid: socket.gid(), pid: socket.pid() };
         let (receiver, assembler) = (Receiver::default(), Assembler::new(bytes_max));
         Self {
@@ -78,7 +83,7 @@ impl Guest {
             id: OnceLock::new(),
             is_bound: OnceLock::new(),
             socket,
-            porter: Arc::clone(porter),
+            socket_thread: Arc::clone(socket_thread),
             state: Mutex::default(),
             reading: Mutex::new(Reading { receiver, assembler }),
         }
@@ -92,7 +97,7 @@ impl Guest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the porter waits for.
+    /// What the socket thread waits for.
     fn watch(&self, state: &State) {
         // Its end is reported in any case.
         let mut flags = EventFlags::empty();
@@ -105,11 +110,12 @@ impl Guest {
         if !state.unsent.is_empty() {
             flags |= EventFlags::OUT;
         }
-        // It fails if the porter has removed the socket: then there is nothing to wait for.
-        let _ = epoll::modify(&*self.porter, &self.socket, EventData::new_u64(self.key), flags);
+        // It fails if the socket thread has removed the socket: then there is nothing to wait for.
+        let _ =
+            epoll::modify(&*self.socket_thread, &self.socket, EventData::new_u64(self.key), flags);
     }
 
-    /// How many messages wait for the guest.
+    /// How many messages wait for the socket client.
     pub(super) fn unsent_count(&self) -> usize {
         self.lock().kept.count
     }
@@ -143,7 +149,7 @@ impl Guest {
         Ok(admission)
     }
 
-    /// Tells the guest how many events were left out, if some were.
+    /// Tells the socket client how many events were left out, if some were.
     fn send_lost(&self, state: &mut State) -> Result<(), SocketError> {
         let lost_count = std::mem::take(&mut state.lost_count);
         if lost_count == 0 {
@@ -217,7 +223,7 @@ impl Guest {
         state.lost_count += 1;
         // What waits goes first.
         if state.unsent.is_empty() {
-            // The porter sees what is wrong with the socket.
+            // The socket thread sees what is wrong with the socket.
             let _ = self.send_lost(&mut state);
         }
     }
@@ -258,7 +264,7 @@ impl Guest {
     }
 
     /// Takes note that the service's thread will be told that it is late. False if that waits already.
-    pub(super) fn must_tell_late(&self) -> bool {
+    pub(super) fn must_report_late(&self) -> bool {
         !std::mem::replace(&mut self.lock().is_late_told, true)
     }
 
@@ -271,11 +277,11 @@ impl Guest {
 
     /// Closes the socket beside a ring that has ended.
     pub(super) fn close(&self) {
-        // The porter sees it.
+        // The socket thread sees it.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Whether the porter reads the socket.
+    /// Whether the socket thread reads the socket.
     pub(super) fn is_read(&self) -> bool {
         let state = self.lock();
         !state.is_lane && !state.is_ending
@@ -299,7 +305,7 @@ impl Guest {
 
     /// From here on the client's messages come through a ring, and the service's thread reads the socket.
     pub(super) fn become_lane(&self) {
-        // A read of the porter's ends before, and the next one looks first.
+        // A read of the socket thread's ends before, and the next one looks first.
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         state.is_lane = true;
