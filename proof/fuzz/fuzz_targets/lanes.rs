@@ -3,9 +3,9 @@
 
 #![no_main]
 
+use corewire_circuit::node::{Config, LinkId, Neighbour, Node, Policy, Wires};
 use corewire_circuit::wire::packet::{Origin, Packet};
 use corewire_circuit::wire::{Hop, Label, NodeId};
-use corewire_circuit::node::{Config, LinkId, Neighbour, Node, Policy, Wires};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Default)]
