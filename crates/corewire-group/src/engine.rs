@@ -114,7 +114,7 @@ struct Other {
 
 /// What is said to a member.
 #[derive(Default)]
-struct Link {
+struct MemberLink {
     /// None between two links, and before the first one.
     peer: Option<Peer>,
     has_been: bool,
@@ -158,7 +158,7 @@ pub(crate) struct Engine {
     /// Who is at the other end of each link.
     peers: BTreeMap<Peer, Other>,
     /// Of each member, also of one that has no link.
-    links: BTreeMap<Member, Link>,
+    links: BTreeMap<Member, MemberLink>,
     asking: BTreeMap<u8, Asking>,
     /// What links have not had room for: which file this member knows.
     greetings: VecDeque<(Peer, Vec<u8>)>,
@@ -981,7 +981,7 @@ impl Engine {
             }
             has_any = true;
         }
-        for Link { peer, unsent: queue, .. } in self.links.values_mut() {
+        for MemberLink { peer, unsent: queue, .. } in self.links.values_mut() {
             // Who this member is comes first.
             let is_greeted = |peer: &Peer| !self.greetings.iter().any(|(to, _)| to == peer);
             let Some(peer) = peer.filter(is_greeted) else { continue };

@@ -29,12 +29,12 @@ const LOOK_UP_NS: u64 = 4_000_000;
 /// Linux, as the rings use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Linux {
-    found: &'static Found,
+    found: &'static Features,
 }
 
 /// Features that the kernel allows to this process.
 #[derive(Debug)]
-struct Found {
+struct Features {
     has_membarrier: bool,
     /// 1 while `futex_waitv` works as far as known. A call that is refused later sets it to 0.
     has_waitv: AtomicU32,
@@ -45,8 +45,8 @@ impl Linux {
     #[inline]
     #[must_use]
     pub fn get() -> Self {
-        static FOUND: PerProcess<OnceLock<Found>> = PerProcess::new();
-        let found = FOUND.get().get_or_init(|| Found {
+        static FOUND: PerProcess<OnceLock<Features>> = PerProcess::new();
+        let found = FOUND.get().get_or_init(|| Features {
             has_membarrier: membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
                 && membarrier(MembarrierCommand::GlobalExpedited).is_ok(),
             // A wait for no word is invalid. No other answer proves that the call exists.

@@ -104,7 +104,7 @@ pub(crate) trait ReceiverHalf: Send + Sync {
 }
 
 /// A peer of an endpoint that came or went, which the data thread must handle.
-pub(crate) enum Link {
+pub(crate) enum PeerChange {
     /// A peer has come, whose memory is reached by `remote`.
     Came { row: u32, name: ChannelName, incarnation: u128, parts: Box<PeerParts>, remote: Remote },
     /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`]. `is_closed` says that its data thread
@@ -149,7 +149,7 @@ pub(crate) trait EndpointHalf: Send + Sync {
     /// Gives the data thread a notice, and wakes it, however it waits.
     fn notify(&self, notice: u32);
     /// Takes the peers that came or went since the last call.
-    fn changes(&self) -> Vec<Link>;
+    fn changes(&self) -> Vec<PeerChange>;
     /// Records that a request of `peer` gets no reply: the data thread tells the peer.
     fn drop_request(&self, peer: Peer, number: u64);
     /// Takes the requests that were dropped since the last call: their senders and numbers.

@@ -4,9 +4,7 @@
 #![no_main]
 
 use corewire_layout::name::NameRecord;
-use corewire_layout::segment::{
-    RawReceiverHeader, RawSenderHeader, ReceiverHeader, SenderHeader,
-};
+use corewire_layout::segment::{RawReceiverHeader, RawSenderHeader, ReceiverHeader, SenderHeader};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 

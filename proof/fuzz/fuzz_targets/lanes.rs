@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use corewire_circuit::node::{Config, LinkId, Neighbour, Node, Policy, Wires};
+use corewire_circuit::node::{Config, Down, LinkId, Neighbour, Node, Policy, Wires};
 use corewire_circuit::wire::packet::{Origin, Packet};
 use corewire_circuit::wire::{Hop, Label, NodeId};
 use libfuzzer_sys::fuzz_target;
@@ -34,6 +34,8 @@ impl Wires for Lanes {
             _ => {}
         }
     }
+
+    fn close(&mut self, _link: LinkId) {}
 
     fn random(&mut self) -> u64 {
         self.count += 1;
@@ -88,13 +90,13 @@ fuzz_target!(|bytes: &[u8]| {
             let accept = Packet::Accept { to, label, credit: 64, origin, answer };
             node.packet(service, accept, (), &mut lanes).expect("an honest service");
         }
-        if done.is_err() {
-            node.link_down(hostile, &mut lanes);
+        if let Err(mistake) = done {
+            node.link_down(hostile, &Down::CutOff(mistake.to_string()), &mut lanes);
             hostile = node.link_up(Neighbour::Program(origin(2)));
             lanes.given.clear();
         }
     }
-    node.link_down(hostile, &mut lanes);
-    node.link_down(service, &mut lanes);
+    node.link_down(hostile, &Down::Died, &mut lanes);
+    node.link_down(service, &Down::Died, &mut lanes);
     assert_eq!((node.circuit_count(), node.stored_lines()), (0, 0));
 });

@@ -10,7 +10,7 @@ use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
 
-use super::link::Link;
+use super::link::ClientLink;
 use super::{Binding, Bound};
 use crate::capability::Capabilities;
 use crate::driver::Driver;
@@ -193,7 +193,7 @@ impl Attempt<'_> {
 
     fn bound(
         &self,
-        link: Link,
+        link: ClientLink,
         driver: Driver,
         number: u16,
         forms: Forms,
@@ -257,7 +257,7 @@ impl Attempt<'_> {
             return Err(BindReason::NoAnswer { after: self.bind.timeout });
         }
         let identity = identity_of(&socket);
-        let link = Link::Ring(Box::new(RingLink::new(endpoint, peer, socket, self.service)));
+        let link = ClientLink::Ring(Box::new(RingLink::new(endpoint, peer, socket, self.service)));
         Ok(self.bound(link, driver, acceptance.number, acceptance.forms, identity))
     }
 
@@ -267,8 +267,11 @@ impl Attempt<'_> {
             return Err(BindReason::Protocol);
         };
         let identity = identity_of(&socket);
-        let mut link =
-            Link::Socket(Box::new(SocketLink::new(socket, acceptance.bytes_max, self.service)));
+        let mut link = ClientLink::Socket(Box::new(SocketLink::new(
+            socket,
+            acceptance.bytes_max,
+            self.service,
+        )));
         let tag = Tag::control(acceptance.number, Control::UseSocket);
         link.send(tag, &[], &Capabilities::new(), self.until)?;
         Ok(self.bound(link, Driver::Sock, acceptance.number, acceptance.forms, identity))
@@ -305,7 +308,7 @@ impl Attempt<'_> {
             return Err(BindReason::Protocol);
         };
         let link = CircuitLink::new(hub, opened.index, self.service);
-        let link = Link::Circuit(link);
+        let link = ClientLink::Circuit(link);
         Ok(self.bound(link, Driver::Circuit, 0, forms, Identity { uid, gid, pid }))
     }
 }

@@ -6,7 +6,7 @@ use corewire::{Selector, Status};
 use corewire_circuit::patience::Patience;
 
 use super::calls::{Calls, Continuation, is_reply_to, result};
-use super::link::Link;
+use super::link::ClientLink;
 use super::{Binding, Pending, check_time};
 use crate::capability::Capabilities;
 use crate::error::CallError;
@@ -40,7 +40,7 @@ impl Binding {
         if N <= BUFFER_BYTES && timeout.is_none() && self.calls.is_empty() {
             let tag = self.next_tag(ordinal);
             self.send_in_ring(tag, request)?;
-            let Link::Ring(ring) = &mut self.link else {
+            let ClientLink::Ring(ring) = &mut self.link else {
                 let reply = self.wait_for(tag, Patience::Forever)?;
                 return crate::codec::exactly(place, &reply).copied().map_err(CallError::Decode);
             };
@@ -70,7 +70,7 @@ impl Binding {
         other: Result<Status, corewire::MessageError>,
         bytes: [u8; N],
     ) -> Result<[u8; N], CallError> {
-        let Link::Ring(ring) = &mut self.link else { return Err(CallError::Busy) };
+        let ClientLink::Ring(ring) = &mut self.link else { return Err(CallError::Busy) };
         let message = match other {
             Ok(status) => {
                 let arrived = usize::try_from(status.bytes).ok().and_then(|end| bytes.get(..end));

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::tag::Tag;
 
 /// A client's connection.
-pub(crate) enum Link {
+pub(crate) enum ClientLink {
     Ring(Box<RingLink>),
     Socket(Box<SocketLink>),
     Circuit(CircuitLink),
@@ -32,7 +32,7 @@ macro_rules! each {
     };
 }
 
-impl Link {
+impl ClientLink {
     /// Sends a message, waiting for room.
     ///
     /// # Errors

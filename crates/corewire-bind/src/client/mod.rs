@@ -18,7 +18,7 @@ pub use self::asynchronous::AsyncBinding;
 pub use self::bind::Bind;
 use self::calls::Calls;
 use self::events::Events;
-use self::link::Link;
+use self::link::ClientLink;
 pub use self::pending::Pending;
 use crate::driver::Driver;
 use crate::error::{CallError, none_if_busy};
@@ -40,7 +40,7 @@ type Sent = Box<dyn FnOnce(Result<(), CallError>) + Send>;
 ///
 /// Dropping it unbinds the client: the service forgets it.
 pub struct Binding {
-    link: Link,
+    link: ClientLink,
     number: u16,
     token: u32,
     forms: Forms,
@@ -72,7 +72,7 @@ pub(crate) struct Bound {
 }
 
 impl Binding {
-    pub(crate) fn new(link: Link, bound: Bound) -> Self {
+    pub(crate) fn new(link: ClientLink, bound: Bound) -> Self {
         let Bound { service, driver, number, forms, identity, event_bytes_max } = bound;
         Self {
             link,

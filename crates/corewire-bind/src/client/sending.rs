@@ -6,7 +6,7 @@ use std::time::Duration;
 use corewire_circuit::patience::Patience;
 
 use super::Binding;
-use super::link::Link;
+use super::link::ClientLink;
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::tag::Tag;
@@ -34,7 +34,7 @@ impl Binding {
     /// Sends a message without capabilities and without a limit: in a ring if nothing is in the way, as most are.
     #[inline(always)]
     pub(super) fn send_in_ring(&mut self, tag: Tag, message: &[u8]) -> Result<(), CallError> {
-        if let Link::Ring(ring) = &mut self.link
+        if let ClientLink::Ring(ring) = &mut self.link
             && !ring.is_keeping()
             && self.end.is_none()
         {

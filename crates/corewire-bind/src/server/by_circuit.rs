@@ -15,7 +15,7 @@ use super::circuits::{Circuits, LinkWay, Local, Owned, ServiceLink, Waiting};
 use super::client_id::ClientId;
 use super::core::{Found, ServerCore};
 use super::lane::Lane;
-use super::mailbox::{Link, LinkData};
+use super::mailbox::{LinkData, NewLink};
 use crate::driver::Driver;
 use crate::error::ServeError;
 use crate::exchange::Acceptance;
@@ -26,8 +26,8 @@ use crate::tag::{Control, Tag, status};
 
 impl ServerCore {
     /// A monitor has accepted this service as its neighbour.
-    pub(super) fn link_up(&mut self, link: Link) -> Option<Found> {
-        let Link { control, data } = link;
+    pub(super) fn link_up(&mut self, link: NewLink) -> Option<Found> {
+        let NewLink { control, data } = link;
         let way = match data {
             LinkData::Socket(socket) => LinkWay::Socket { socket, is_full: false },
             LinkData::Ring { endpoint: name, secret } => {

@@ -14,7 +14,7 @@ use corewire_os::fork::generation;
 use corewire_os::report::Report;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::mailbox::{Link, LinkData, Mail, Mailbox};
+use super::mailbox::{LinkData, Mail, Mailbox, NewLink};
 
 /// How long a monitor may take to answer.
 const ATTACH_WITHIN: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ impl Thread {
                 (LinkData::Socket(Arc::clone(&socket)), Some(socket))
             }
         };
-        let link = Link { control: Arc::clone(&control), data };
+        let link = NewLink { control: Arc::clone(&control), data };
         if self.mailbox.put(Mail::Link(Box::new(link))).is_err() {
             return;
         }

@@ -19,7 +19,7 @@ use crate::message::Message;
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
 /// What the service's thread is told of a new link.
-pub(super) struct Link {
+pub(super) struct NewLink {
     pub(super) control: Arc<Control>,
     pub(super) data: LinkData,
 }
@@ -43,7 +43,7 @@ pub(super) enum Mail {
     /// A socket client has not said in time how it speaks.
     SocketClientLate(Arc<SocketClient>),
     /// A monitor has accepted the service as its neighbour.
-    Link(Box<Link>),
+    Link(Box<NewLink>),
     /// Something has come from the monitor.
     MonitorEvent(Arc<Control>, MonitorEvent),
     /// A reply.

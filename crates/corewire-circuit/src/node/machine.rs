@@ -176,7 +176,7 @@ pub enum Down {
 
 /// A neighbour.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct NeighbourLink {
     pub(crate) neighbour: Neighbour,
     /// The first of its circuits.
     pub(crate) first: At,
@@ -259,7 +259,7 @@ pub(crate) struct OfUser {
 #[derive(Debug, Clone)]
 pub struct Node {
     pub(crate) config: Config,
-    pub(crate) links: Vec<Option<Link>>,
+    pub(crate) links: Vec<Option<NeighbourLink>>,
     pub(crate) monitors: BTreeMap<NodeId, LinkId>,
     pub(crate) circuits: Circuits,
     pub(crate) store: Store,
@@ -369,7 +369,7 @@ impl Node {
             self.links.push(None);
         }
         let link = LinkId::new(place);
-        self.links[place] = Some(Link {
+        self.links[place] = Some(NeighbourLink {
             neighbour,
             first: At::NONE,
             circuit_count: 0,
@@ -425,7 +425,7 @@ impl Node {
         {
             self.monitors.remove(&node);
             // There may be another link to it.
-            let is_other = |(_, other): &(usize, &Option<Link>)| {
+            let is_other = |(_, other): &(usize, &Option<NeighbourLink>)| {
                 other.as_ref().is_some_and(|other| other.neighbour == Neighbour::Monitor(node))
             };
             let others = self.links.iter().enumerate().filter(is_other);
@@ -563,7 +563,7 @@ impl Node {
     fn send_to_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
         for (index, link) in self.links.iter().enumerate() {
             let id = LinkId::new(index);
-            let is_monitor = |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
+            let is_monitor = |link: &NeighbourLink| matches!(link.neighbour, Neighbour::Monitor(_));
             if link.as_ref().is_some_and(is_monitor) && Some(id) != except {
                 wires.packet(id, packet.clone(), Default::default());
             }
@@ -701,11 +701,11 @@ impl Node {
         !table::has_place(&self.table, node)
     }
 
-    pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
+    pub(crate) fn link(&self, link: LinkId) -> Option<&NeighbourLink> {
         self.links.get(link.index())?.as_ref()
     }
 
-    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut NeighbourLink> {
         self.links.get_mut(link.index())?.as_mut()
     }
 

@@ -86,12 +86,12 @@ pub(crate) struct Monitor {
     pub(crate) frames_per_s: f64,
     /// Lines of memory that hold frames which wait.
     pub(crate) stored_lines: usize,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<MonitorLink>,
 }
 
 /// A link of a monitor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Link {
+pub(crate) struct MonitorLink {
     /// `process 12` or `monitor 1`.
     pub(crate) to: String,
     /// Circuits through it.
@@ -377,7 +377,7 @@ impl Monitor {
             frames_per_s: before.map_or(0.0, |(before, s)| per_second(before, routes.frames, s)),
             stored_lines: routes.stored_lines,
             links: links
-                .map(|link| Link { to: link.to.clone(), circuits: link.circuits })
+                .map(|link| MonitorLink { to: link.to.clone(), circuits: link.circuits })
                 .collect(),
         }
     }

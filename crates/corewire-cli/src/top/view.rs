@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::rates::{
-    Channel, Endpoint, Flow, Group, Link, Look, Member, Monitor, Peer, Rates, Receiver,
+    Channel, Endpoint, Flow, Group, Look, Member, Monitor, MonitorLink, Peer, Rates, Receiver,
 };
 use crate::units;
 
@@ -238,7 +238,7 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
     [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
 }
 
-fn of_link(link: &Link) -> Line {
+fn of_link(link: &MonitorLink) -> Line {
     let cells = vec![format!("  {}, {}", units::printable(&link.to), circuits(link.circuits))];
     Line { cells, is_part: true, is_bad: false }
 }
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_monitor_says_how_many_circuits_go_where() {
-        let link = |to: &str, circuits| Link { to: to.into(), circuits };
+        let link = |to: &str, circuits| MonitorLink { to: to.into(), circuits };
         let monitor = Monitor {
             monitor: 2,
             pid: 7,

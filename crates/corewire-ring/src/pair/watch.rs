@@ -242,7 +242,7 @@ impl Watch {
 
     /// Makes the next pair hot that had a message and is not hot.
     #[inline]
-    pub(super) fn next_found(&mut self, polls: u64) -> Option<Found> {
+    pub(super) fn next_found(&mut self, polls: u64) -> Option<NewlyHot> {
         if !self.has_found {
             return None;
         }
@@ -265,7 +265,7 @@ impl Watch {
         self.swap(place, GUEST);
         let left = self.heads[GUEST].row;
         self.dismiss_guest();
-        Some(Found { left: (left != NOBODY).then_some(left), ..self.heat(place) })
+        Some(NewlyHot { left: (left != NOBODY).then_some(left), ..self.heat(place) })
     }
 
     /// Makes one hot pair not hot that has had no message for long, if there are more hot pairs than are kept.
@@ -286,11 +286,11 @@ impl Watch {
 
     /// Makes the pair at `place` hot.
     #[inline]
-    fn heat(&mut self, place: usize) -> Found {
+    fn heat(&mut self, place: usize) -> NewlyHot {
         self.heads[place].is_found = false;
         self.swap(place, self.hot);
         self.hot += 1;
-        Found { row: self.heads[self.hot - 1].row, left: None }
+        NewlyHot { row: self.heads[self.hot - 1].row, left: None }
     }
 
     /// Makes the pair at `place` not hot. Returns its new place.
@@ -333,7 +333,7 @@ impl Watch {
 
 /// A pair that has become hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct NewlyHot {
     pub(super) row: u32,
     /// The row that it has displaced.
     pub(super) left: Option<u32>,

@@ -43,7 +43,7 @@ use self::model::Address;
 pub use self::model::MODEL_ROWS_MAX;
 pub use self::payload::{Access, Payload, Store};
 pub use self::rows::Rows;
-pub use self::slots::{Place, Slot, Slots, Walk};
+pub use self::slots::{Slot, SlotAddress, Slots, Walk};
 
 /// Keeps the memory of a region mapped.
 type Keep = Arc<dyn Any + Send + Sync>;

@@ -63,7 +63,7 @@ impl Slots {
     /// `place` is that of a slot of this ring.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn at_place(&self, place: Place) -> Slot<'_> {
+    pub unsafe fn at_place(&self, place: SlotAddress) -> Slot<'_> {
         Slot { base: place.0, _slots: PhantomData }
     }
 }
@@ -71,7 +71,7 @@ impl Slots {
 /// The address of a slot, which is valid for as long as its ring is mapped. Keeping it avoids
 /// computing it again after writes that, as far as the compiler knows, might have moved the ring.
 #[derive(Debug, Clone, Copy)]
-pub struct Place(Address);
+pub struct SlotAddress(Address);
 
 /// Walks over a ring's slots, one after the other. It does not keep them mapped, so it is small and
 /// costs nothing to make.
@@ -153,8 +153,8 @@ impl<'a> Slot<'a> {
     /// The address of the slot.
     #[inline(always)]
     #[must_use]
-    pub fn place(self) -> Place {
-        Place(self.base)
+    pub fn place(self) -> SlotAddress {
+        SlotAddress(self.base)
     }
 
     /// Makes the processor prefetch the slot's line for reading, where the platform supports it.

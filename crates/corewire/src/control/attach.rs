@@ -118,7 +118,7 @@ pub(crate) fn attach(
         let request = JoinRequest { domain, name, socket: &socket, trusted, wishes, is_in_place };
         return attachment::join(&request, welcome, descriptors).map(Answer::Shared);
     }
-    let link = Link::check(name, welcome, descriptors)?;
+    let link = Welcomed::check(name, welcome, descriptors)?;
     let shared = Arc::new(ReceiverShared::default());
     let life = socket.peer_life(Some(link.life))?;
     let attachment = Arc::new(Attachment {
@@ -172,14 +172,14 @@ fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) ->
 }
 
 /// The contents of a welcome, checked.
-struct Link {
+struct Welcomed {
     memory: Region,
     header: SenderHeader,
     life: Descriptor,
     hint: Option<Region>,
 }
 
-impl Link {
+impl Welcomed {
     fn check(
         name: &ChannelName,
         welcome: Welcome,

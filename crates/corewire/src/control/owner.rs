@@ -65,7 +65,7 @@ pub(crate) struct Owner {
 
 #[derive(Default)]
 struct State {
-    links: BTreeMap<u32, Link>,
+    links: BTreeMap<u32, ReceiverLink>,
     invitations: BTreeMap<u128, Invitation>,
     /// Waiters that joined before they were invited. Empty once all waiters have been invited.
     arrived: BTreeSet<u128>,
@@ -78,7 +78,7 @@ struct State {
 }
 
 /// A receiver that has joined.
-struct Link {
+struct ReceiverLink {
     socket: Arc<Socket>,
     /// Failed calls in a row that read from the socket.
     unread: Arc<Failures>,
@@ -114,7 +114,7 @@ impl HungUp {
     }
 }
 
-impl Link {
+impl ReceiverLink {
     fn hung_up(&self) -> HungUp {
         let (life, seen_pid) = (Arc::clone(&self.life), self.seen_pid);
         HungUp { life, seen_pid, is_trusted: self.is_trusted }

@@ -14,7 +14,7 @@ use crate::wire::NodeId;
 
 /// The hub of a monitor, or the place where it will be: threads wait only for the monitor that they want.
 #[derive(Default)]
-struct Place {
+struct HubPlace {
     state: Mutex<PlaceState>,
     changed: Condvar,
 }
@@ -25,11 +25,11 @@ struct PlaceState {
     is_attaching: bool,
 }
 
-type Places = Vec<(PathBuf, NodeId, Arc<Place>)>;
+type Places = Vec<(PathBuf, NodeId, Arc<HubPlace>)>;
 
 static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
 
-impl Place {
+impl HubPlace {
     fn of(domain: &Domain, node: NodeId) -> Arc<Self> {
         let path = domain.runtime_directory();
         let mut places = PLACES.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Hub {
     /// # Errors
     /// [`AttachError`].
     pub fn of(domain: &Domain, node: NodeId, until: Patience) -> Result<Arc<Self>, AttachError> {
-        let place = Place::of(domain, node);
+        let place = HubPlace::of(domain, node);
         let mut state = place.lock();
         while state.is_attaching {
             let left = until.left()?.unwrap_or(Duration::MAX);

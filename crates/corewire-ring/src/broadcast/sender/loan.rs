@@ -7,7 +7,7 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW};
 use super::{Sender, publish};
 use crate::broadcast::members::Members;
 use crate::channel::{Room, Span};
-use crate::region::{Access, Payload, Place, Slot};
+use crate::region::{Access, Payload, Slot, SlotAddress};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Lock};
 
@@ -159,7 +159,7 @@ pub struct Loan<'a, H: Host> {
 struct Claim {
     sequence: u64,
     /// The place of the message's slot.
-    place: Place,
+    place: SlotAddress,
     header: u64,
     /// The memory that is lent.
     payload: Payload,

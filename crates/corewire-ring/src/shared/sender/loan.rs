@@ -24,7 +24,7 @@ impl<H: Host> Sender<H> {
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Loan<'_, H>, E> {
         if bytes <= INLINE_BYTES_MAX {
-            return Ok(Loan { sender: self, place: Place::Slot(Inline::ZERO, bytes) });
+            return Ok(Loan { sender: self, place: LoanMemory::Slot(Inline::ZERO, bytes) });
         }
         let (room, payload) = loop {
             match self.find_room(bytes) {
@@ -33,11 +33,11 @@ impl<H: Host> Sender<H> {
             }
         };
         let place = match &self.staging {
-            None => Place::Room { room, payload, target: None },
+            None => LoanMemory::Room { room, payload, target: None },
             Some(staging) => {
                 let own = staging.payload(0, bytes as u64, Access::Write);
                 let own = own.expect("memory for the largest message");
-                Place::Room { room, payload: own, target: Some(payload) }
+                LoanMemory::Room { room, payload: own, target: Some(payload) }
             }
         };
         Ok(Loan { sender: self, place })
@@ -85,11 +85,11 @@ impl<H: Host> Sender<H> {
 #[derive(Debug)]
 pub struct Loan<'a, H: Host> {
     sender: &'a mut Sender<H>,
-    place: Place,
+    place: LoanMemory,
 }
 
 #[derive(Debug)]
-enum Place {
+enum LoanMemory {
     Slot(Inline, usize),
     Room { room: Room, payload: Payload, target: Option<Payload> },
     Gone,
@@ -100,10 +100,10 @@ impl<H: Host> Loan<'_, H> {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
-            Place::Slot(inline, bytes) => &inline.0[..*bytes],
+            LoanMemory::Slot(inline, bytes) => &inline.0[..*bytes],
             // SAFETY: this sender's own room, not published yet; the sender is borrowed meanwhile.
-            Place::Room { payload, .. } => unsafe { payload.as_own_slice() },
-            Place::Gone => &[],
+            LoanMemory::Room { payload, .. } => unsafe { payload.as_own_slice() },
+            LoanMemory::Gone => &[],
         }
     }
 
@@ -111,19 +111,19 @@ impl<H: Host> Loan<'_, H> {
     /// aligned, more are 64-byte aligned.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
-            Place::Slot(inline, bytes) => &mut inline.0[..*bytes],
+            LoanMemory::Slot(inline, bytes) => &mut inline.0[..*bytes],
             // SAFETY: as for `bytes`.
-            Place::Room { payload, .. } => unsafe { payload.as_mut_slice() },
-            Place::Gone => &mut [],
+            LoanMemory::Room { payload, .. } => unsafe { payload.as_mut_slice() },
+            LoanMemory::Gone => &mut [],
         }
     }
 
     /// Shortens the message to `bytes`, if it is longer.
     pub fn truncate(&mut self, bytes: usize) {
         match &mut self.place {
-            Place::Slot(_, length) => *length = bytes.min(*length),
-            Place::Room { payload, .. } => payload.truncate(bytes),
-            Place::Gone => {}
+            LoanMemory::Slot(_, length) => *length = bytes.min(*length),
+            LoanMemory::Room { payload, .. } => payload.truncate(bytes),
+            LoanMemory::Gone => {}
         }
     }
 
@@ -137,13 +137,13 @@ impl<H: Host> Loan<'_, H> {
         mut wait: impl FnMut(&mut Sender<H>) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequence = match &self.place {
-            Place::Slot(inline, bytes) => {
+            LoanMemory::Slot(inline, bytes) => {
                 return self.sender.send_inline(&inline.0[..*bytes], wait);
             }
             _ => self.sender.claim(1, &mut wait)?,
         };
-        let Place::Room { room, payload, target } =
-            core::mem::replace(&mut self.place, Place::Gone)
+        let LoanMemory::Room { room, payload, target } =
+            core::mem::replace(&mut self.place, LoanMemory::Gone)
         else {
             return Ok(());
         };
@@ -166,7 +166,7 @@ impl<H: Host> Loan<'_, H> {
 
 impl<H: Host> Drop for Loan<'_, H> {
     fn drop(&mut self) {
-        if let Place::Room { room, .. } = &self.place {
+        if let LoanMemory::Room { room, .. } = &self.place {
             let in_window =
                 room.end - room.position <= self.sender.roster.geometry.window_message_bytes_max();
             let header = if in_window { KIND_WINDOW } else { KIND_LARGE };

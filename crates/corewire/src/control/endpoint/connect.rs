@@ -23,7 +23,7 @@ use crate::control::frames::EAGAIN;
 use crate::control::hub::{Failures, Token};
 use crate::error::{ConnectError, JoinError};
 use crate::guard::lock;
-use crate::halves::{EndpointHalf, Link as PeerLink, notice};
+use crate::halves::{EndpointHalf, PeerChange as PeerLink, notice};
 use crate::host::PairRing;
 use crate::tell::tell;
 use crate::wait::Patience;

@@ -45,7 +45,7 @@ use crate::control::hub::{Failures, Handler, Token};
 use crate::control::reachable::Kind;
 use crate::error::ConnectError;
 use crate::guard::lock;
-use crate::halves::{EndpointHalf, Link as PeerLink, notice};
+use crate::halves::{EndpointHalf, PeerChange as PeerLink, notice};
 use crate::tell::tell;
 
 /// The control half of an endpoint.

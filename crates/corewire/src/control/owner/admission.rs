@@ -15,7 +15,7 @@ use corewire_ring::broadcast::Joined;
 use corewire_ring::region::Rows;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Link, Owner, Readiness, State};
+use super::{Owner, Readiness, ReceiverLink, State};
 use crate::control::frames::{next_descriptor, resources};
 use crate::control::hub::Token;
 use crate::guard::lock;
@@ -85,7 +85,7 @@ impl Owner {
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
             Ok(tokens) => {
-                let link = Link {
+                let link = ReceiverLink {
                     socket: Arc::clone(socket),
                     unread: Arc::default(),
                     unanswered: Arc::default(),

@@ -30,7 +30,7 @@ use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_
 pub(super) use self::blocks::Returned;
 use self::grants::{Grant, PeerGrants, has_room};
 use super::pipe::Pipe;
-use crate::halves::{EndpointHalf, Link, notice};
+use crate::halves::{EndpointHalf, PeerChange, notice};
 use crate::host::PairRing as Pairs;
 
 /// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](super::Endpoint). The sender's
@@ -124,9 +124,9 @@ impl PairRings {
     }
 
     /// Takes in a peer that has come, or notes that one has gone.
-    fn take_change(&mut self, change: Link) -> Option<Change> {
+    fn take_change(&mut self, change: PeerChange) -> Option<Change> {
         match change {
-            Link::Came { row, name, incarnation, parts, remote } => {
+            PeerChange::Came { row, name, incarnation, parts, remote } => {
                 if !self.pairs.add_peer(row, *parts) {
                     // Control gives a row to one peer at a time.
                     debug_assert!(false, "row {row} has a peer");
@@ -141,7 +141,7 @@ impl PairRings {
                 self.remotes[index] = Some(remote);
                 Some(Change::Came { row, name, incarnation })
             }
-            Link::Gone { row, how, is_closed } => {
+            PeerChange::Gone { row, how, is_closed } => {
                 if let Some(grant) = self.grants.get_mut(row) {
                     grant.has_left = is_closed;
                 }
