@@ -33,7 +33,7 @@ run: ## one file to several processes (FILE=path RECEIVERS=3)
 test: ## everything that a change must pass
 	@scripts/test
 
-ci: ## what continuous integration runs besides: the lowest Rust, 64-bit ARM, packages
+ci: ## what continuous integration runs besides: the lowest Rust, 64-bit ARM, packages, fuzz targets
 	@scripts/test ci
 
 quick: ## after each edit: units, and quick models of what changed

@@ -9,7 +9,7 @@ use corewire_idl::form::Interface;
 use corewire_idl::{Check, Source, json};
 use libfuzzer_sys::fuzz_target;
 
-const BYTES: &str = include_str!("../../proof/processes/if/all.if");
+const BYTES: &str = include_str!("../../processes/if/all.if");
 const CAPABILITIES: &str = "edition 1; interface beside {
     typedef struct { cap maybe; fd always; optional<endpoint> other; } box;
     typedef box boxes[2];
