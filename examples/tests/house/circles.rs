@@ -112,7 +112,6 @@ impl Crate {
 
     /// The file in which something is defined that `from` names by this path; `None` if it is not in this crate.
     fn find(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
-        let mut rest = path;
         let mut at = match path.first()?.as_str() {
             "crate" => Module::new(),
             "self" => from.clone(),
@@ -121,11 +120,10 @@ impl Crate {
                 if !self.0.contains_key(&[&from[..], &[child.to_owned()]].concat()) {
                     return None;
                 }
-                rest = path;
-                return self.descend(from.clone(), rest, depth);
+                return self.descend(from.clone(), path, depth);
             }
         };
-        rest = &rest[1..];
+        let mut rest = &path[1..];
         while let Some(("super", further)) = rest.split_first().map(|(name, more)| (&**name, more))
         {
             at.pop()?;

@@ -224,6 +224,37 @@ fn a_flush_ends_in_time_or_when_everything_is_on_its_way() {
     receiver.join().unwrap();
 }
 
+#[test]
+fn a_limit_that_is_said_before_a_call_ends_it_and_loses_nothing() {
+    let scratch = Scratch::new("endpoint-a_limit_that_is_said_before");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(domain);
+    let (limit, any) = (Duration::from_millis(1), Selector::any());
+    assert!(b.now().claim(any).unwrap().is_none());
+    assert!(b.within(limit).claim(any).unwrap().is_none());
+    assert!(b.now().flush().is_ok());
+    // Nobody answers. The request is there nevertheless.
+    let mut reply = [0; 8];
+    assert!(a.within(limit).call_into(to_b, b"asked", &mut reply).unwrap().is_none());
+    assert_eq!(&b.within(LONG).receive_request().unwrap().unwrap()[..], b"asked");
+    let operation = b.ireceive(any, vec![0; 100]).unwrap();
+    assert!(b.now().wait(operation).unwrap().is_none());
+    assert!(b.within(limit).wait(operation).unwrap().is_none());
+    let mut loan = a.within(LONG).loan(to_b, 100).unwrap();
+    loan.fill(3);
+    a.within(LONG).send_loan(loan, 1).unwrap();
+    let ended = b.within(LONG).wait(operation).unwrap().unwrap();
+    assert_eq!(ended.result.unwrap().bytes, 100);
+    a.send(to_b, 2, b"claimed").unwrap();
+    let claimed = b.within(LONG).claim(any).unwrap().unwrap();
+    assert_eq!(b.receive_claimed(claimed).unwrap(), b"claimed");
+    // Once nothing more fits, a flush that may not wait says so.
+    while !a.has_pending_sends() {
+        a.try_send(to_b, 3, &bytes_of(1 << 20, 1)).unwrap();
+    }
+    assert_eq!(a.now().flush(), Err(MessageError::Timeout { after: Duration::ZERO }));
+}
+
 // Keeps P80.
 #[test]
 fn one_try_finds_what_was_sent_by_whomever_of_many() {

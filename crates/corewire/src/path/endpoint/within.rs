@@ -82,7 +82,7 @@ impl<'a> Within<'a> {
         none_if_late(self.endpoint.receive_slowly(selector, &mut &mut *parts, self.patience))
     }
 
-    /// [`Endpoint::call_into`]. A reply that comes later is dropped.
+    /// [`Endpoint::call_into`]. A reply that comes later is dropped, so that a call which may not wait hardly ever has one.
     ///
     /// # Errors
     /// As for [`Endpoint::call_into`].
