@@ -6,6 +6,10 @@
 //!  file     if asked for         what an acceptor publishes is in it before
 //! ```
 //!
+//! The kernel reports the end of a member's process, by the endpoint. This member then writes a mark into the channel:
+//! when it reads the mark, it has read everything that the dead one had published. A member that was stopped for long is
+//! evicted from the channel, joins it again, and asks for what it has missed.
+//!
 //! Nothing here waits. What cannot be sent now stays in a queue: a member that is stopped holds up nobody else.
 
 #[cfg(test)]

@@ -1,4 +1,9 @@
 //! One member's part of the log, without input and output.
+//!
+//! The leader gives places to the commands of each member in the order of their numbers. The acceptor publishes an entry
+//! if the leader of its view asks, for the place that is next: then the entry is decided. A member that waits in vain
+//! ([`Input::Late`]) asks who knows a later view, and proposes one, though that is another member's task. Leader and new
+//! acceptor are among those that have promised, so neither is stopped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;

@@ -1,7 +1,11 @@
 //! The copy of one message by the kernel, from its beginning by the receiver and from its end by the sender.
 //!
 //! Who copies which chunk is decided by [`Puller`] and [`Helper`]: see `corewire_ring::pair::rendezvous`. If the sender is
-//! not in a call, the receiver copies everything, in longer pieces.
+//! not in a call, the receiver copies everything, in longer pieces. Each call of the kernel also reads the cookie of the
+//! other process, so that it is that process which is read or written.
+//!
+//! The receiver's memory is not given back while the sender may still write there: until it has claimed all chunks and
+//! the sender has finished its own, or the kernel has reported the end of every thread of the sender.
 //!
 //! Source: the two kinds of copy are those of Buntinas and others, II-D; to make both at once is corewire's own.
 

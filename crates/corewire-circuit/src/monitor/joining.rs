@@ -1,4 +1,8 @@
 //! How monitors find each other: the one with the higher number connects.
+//!
+//! It also offers the end of a link that the routing table does not need, when no circuit is on it and the links that
+//! the table needs are there. It sets up no circuit on that link before the answer: the other monitor ends the link, or
+//! refuses.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

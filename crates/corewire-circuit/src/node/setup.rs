@@ -6,6 +6,11 @@
 //!                   +------ reset, or the end of a link: ending, until what was sent before has gone on ------> -
 //! ```
 //!
+//! A request travels from monitor to monitor in the control lane, by the routing table, and carries a label for the way
+//! back. The acceptance carries one for the way there. If the next monitor has ended, or has no way, the request tries
+//! the next neighbour that it has not tried, unless the service has sent something already. An end that closes or dies:
+//! what it had sent goes on first; then a reset goes to the other end, and says how many lines come before it.
+//!
 //! Neither end of a circuit is acknowledged. Who forgets a circuit tells its other side, once; what still comes for a
 //! label that is gone is ignored.
 

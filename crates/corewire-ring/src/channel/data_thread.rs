@@ -1,4 +1,11 @@
 //! What a data thread shares with the control thread of its process. Private memory.
+//!
+//! The control thread gets the data thread's attention by storing 0 to the *limit*, which the data thread compares with
+//! its head for every message anyway. What it wants is in the notices, the members and the demand for fences.
+//!
+//! A receiver to which the kernel refuses `membarrier` says so when it joins. The data thread then fences after each
+//! stamp, from its next slow path on. For a receiver of another user it does not; that receiver checks for messages
+//! every 1 to 8 ms instead.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,4 +1,7 @@
 //! Asking another process, which has a name: connecting to it, its answer, and what a refusal means.
+//!
+//! The kernel says which user is at the other end. It must be the domain's owner. If that is not this process's own user,
+//! there is no proof of trust, and messages are not read in place.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! The receiver's side: joining a channel, and learning of its sender's death.
+//!
+//! The receiver creates a segment of one page and sends it in a `Hello`, with a descriptor of its process. It checks the
+//! seals and the header of the segment in the answer, and watches the owner's socket and process. A hang-up counts as the
+//! sender's end, like its death: the receiver gets a notice (W3) and is woken through a word of its own. It first
+//! receives every message whose stamp is stored.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};

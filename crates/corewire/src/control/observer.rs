@@ -1,4 +1,5 @@
-//! Observing a channel without joining it.
+//! Observing a channel without joining it. An observer joins without a segment of its own: it gets the segments read-only
+//! and no row. One of another user gets only the sender's segment.
 
 use std::fmt;
 

@@ -1,5 +1,9 @@
 //! The control half of a channel's sender: which receivers are invited, have joined, have left or have died. Runs on
 //! the control thread.
+//!
+//! A receiver that leaves says `Leave` first. If its socket hangs up without that, the kernel says whether its process is
+//! ending: then it has died, otherwise it has left. A process descriptor that becomes readable is a death. In each case
+//! the receiver stops counting, the limit becomes 0, zeroes replace its page, and a sender that waits for it is woken.
 
 mod admission;
 mod data_thread;

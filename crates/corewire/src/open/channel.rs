@@ -1,4 +1,11 @@
 //! Creating a channel.
+//!
+//! | | what happens |
+//! |---|---|
+//! | 1 | Checks the name and the sizes. Claims the name: locks its file for the channel's lifetime. |
+//! | 2 | Allocates the segment, maps and seals it, and writes its header. Reserves a page of addresses for each possible receiver. |
+//! | 3 | Writes the record into the name's file. Other processes can now find the channel. |
+//! | 4 | Invites the receivers that wait for this name. While one is invited, the data thread has no limit above 0: the first message waits, for as long as the policy allows. |
 
 use std::sync::Arc;
 use std::time::Duration;

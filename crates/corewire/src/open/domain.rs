@@ -1,4 +1,8 @@
 //! A domain: a set of processes that can find each other.
+//!
+//! Opening it opens the runtime directory, starts the control thread if there is none, removes the files of dead
+//! processes, and creates this process's socket. A guest in another user's domain removes nothing and has no socket:
+//! it can only join and connect.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};

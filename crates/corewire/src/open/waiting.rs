@@ -1,5 +1,7 @@
-//! Waiting for a name that no process holds yet. The waiter leaves a note in the runtime directory. The process that
-//! claims the name finds the note.
+//! Waiting for a name that no process holds yet. The waiter watches the runtime directory, then leaves a note there, then
+//! looks for the channel. In this order it is either invited, by the process that claims the name and finds the note, or
+//! finds the channel. It answers an invitation by joining. When it has joined, given up or died, the sender stops waiting
+//! for it. A guest leaves no note: it relies on the watch.
 //!
 //! A receiver that has lost its channel joins it again, at once or in this way.
 

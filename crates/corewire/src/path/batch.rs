@@ -1,4 +1,7 @@
 //! Sending and receiving several messages at a time.
+//!
+//! A batch that is sent publishes each message without checking for sleepers, and wakes them once at the end. A batch
+//! that is received holds several messages, and releases the oldest ones first.
 
 use std::fmt;
 

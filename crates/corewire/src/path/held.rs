@@ -1,4 +1,7 @@
-//! Messages that are held after the call that received them.
+//! Messages that are held after the call that received them. `corewire_ring::broadcast` says how they are released.
+//!
+//! A receiver that is dropped while it holds messages keeps its row; dropping the last of them gives the row up. A
+//! follower leaves its group at once, and keeps only its row in the relay's ring.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,4 +1,5 @@
-//! Waiting for several endpoints and receivers at once.
+//! Waiting for several endpoints and receivers at once: polls them in turn, then arms all of them and waits for their
+//! descriptors.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

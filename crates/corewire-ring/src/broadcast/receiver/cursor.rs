@@ -1,4 +1,5 @@
-//! Finishing messages, and publishing the cursor.
+//! Finishing messages, and publishing the cursor: after an eighth of the ring, or of the window or the large area,
+//! whichever comes first; and before each wait.
 //!
 //! Proofs: `proof/models/tests/models/ring.rs`, `proof/kill/src/broadcast.rs`.
 

@@ -1,5 +1,8 @@
 //! Messages that the sender overwrites before they are read, and eviction.
 //!
+//! A receiver that was overtaken, or that finds the floor above the message that it has copied, continues a quarter of
+//! the ring above the floor, if the sender is that far. It counts the messages in between as missed.
+//!
 //! Proofs: `proof/models/tests/models/policies.rs`, `proof/kill/src/broadcast.rs`.
 
 use corewire_layout::counters::ReceiverCounter;

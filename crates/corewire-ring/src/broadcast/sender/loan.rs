@@ -1,4 +1,14 @@
 //! Messages that are written in place, and room for payload that does not fit a slot.
+//!
+//! A loan claims a slot and lends its memory. Sending the loan publishes the slot; dropping it sends nothing.
+//!
+//! | payload | where it lies |
+//! |---|---|
+//! | up to 48 bytes | in the slot |
+//! | up to a quarter of the window | in the current span, a sixteenth of the window: room is found by two comparisons. When the next message does not fit, the next span is taken |
+//! | longer | in the large area, which has room for each message apart |
+//!
+//! Room is free again when every receiver has passed the message: [`Sender::refresh`] finds that out.
 
 use core::mem::ManuallyDrop;
 

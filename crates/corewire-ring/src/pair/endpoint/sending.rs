@@ -1,4 +1,7 @@
 //! Sending: slots, cells, rings, announcements.
+//!
+//! A pair gets a ring with its first message. If all rings are taken, an end is written into the ring of a peer that
+//! has read everything. The ring is free when that peer has read the end.
 
 use corewire_layout::counters::EndpointCounter;
 

@@ -1,4 +1,9 @@
 //! Sleeping until a message or room comes, and arming the descriptor.
+//!
+//! An endpoint makes all its pairs cold, announces its sleep, makes every core pass a barrier (W6) and checks once more.
+//! Then it waits on its doorbell alone. Peers ring the doorbell for messages and for room, its own process for notices.
+//! Arming the descriptor announces the sleep in the same way. One word says both that the endpoint waits for room and
+//! how to wake it.
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::endpoint::blocked;

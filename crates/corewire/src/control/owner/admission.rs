@@ -1,4 +1,8 @@
 //! Admits a receiver: checks what it sent, assigns it a row of the ring, and sends it its first message's number.
+//!
+//! Compares the types; checks the seals, the size and the header of the receiver's segment; maps the segment in a free
+//! row; lets the ring count it in (`corewire_ring::broadcast::Members::join`); watches its socket and its process; and
+//! answers with the sender's segment, a descriptor of this process, and the hint segment if there is one.
 
 use std::sync::Arc;
 

@@ -1,6 +1,10 @@
 //! The control halves of channels with several senders. No process owns such a channel. The process that holds its
 //! name, the *host*, admits others. When the host ends, the remaining senders compete for the name. Each sender and
 //! receiver learns of deaths itself, from the kernel, through a [`SharedLink`].
+//!
+//! Deaths are not announced. A process that waits for a row connects to the process that holds the row. The kernel
+//! reports that process's death, or refuses the connection. A lost connection alone proves no death, and is made again.
+//! Receivers watch every sender before they sleep.
 
 pub(crate) mod attachment;
 pub(crate) mod member;

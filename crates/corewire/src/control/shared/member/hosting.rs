@@ -1,4 +1,7 @@
 //! The host of a shared channel: the sender that holds its name, invites receivers, and admits receivers and senders.
+//!
+//! A newcomer is told its row before it is counted in (R3, R4), so that it can vacate the row if this host dies in
+//! between. Then it is told where it begins.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};

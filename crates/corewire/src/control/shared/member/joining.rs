@@ -1,4 +1,13 @@
 //! Opening a shared channel as one of its senders: creating it, or joining it through its host.
+//!
+//! | the name | `m.<name>` | |
+//! |---|---|---|
+//! | is free | no process shares it | creates the channel |
+//! | is free | other senders share it | releases the name, since one of them must take it, and tries again |
+//! | has a holder | | asks it to be admitted; gets a row and both segments |
+//!
+//! A newcomer confirms that it has taken its place, and is answered. If a call fails on the way, the host frees the row,
+//! so no process waits for a missing one.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
