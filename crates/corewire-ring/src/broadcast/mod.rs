@@ -49,6 +49,12 @@
 //! costs its sender no more stores than under `Block`, and costs each receiver one load of a line
 //! that rarely changes.
 //!
+//! | policy | the sender | a receiver | cost |
+//! |---|---|---|---|
+//! | `Block` | waits for the slowest cursor | reads in place, misses nothing | none |
+//! | `Overwrite` | never waits | copies; misses what was overwritten, and knows how much | the copy; a load of a line that changes 8 times in a lap |
+//! | `Evict` | waits up to the allowed time, then continues without the slow receiver | copies; misses nothing until it is told that it was evicted | the copy; a load of its door |
+//!
 //! # Threads and their rights
 //!
 //! The *data thread* is the thread that holds the [`Sender`]. The *control thread* changes
