@@ -1,10 +1,10 @@
 //! Files that one open of them has at a time, in all processes.
 //!
-//! The lock is one of the kernel, of the *open file description* (`F_OFD_SETLK`): it goes when the last descriptor of this
-//! open is closed, whatever else the process opens, reads and closes. A record lock of the process (`F_SETLK`) would go
-//! with the first close of the file by any code of the process. Both kinds exclude each other; `flock` would
-//! not exclude versions of corewire that take record locks. A forked child closes its
-//! copy, so it does not keep the lock when its parent has ended; it never unlocks it.
+//! The lock is one of the kernel, of the *open file description* (`F_OFD_SETLK`): it goes when the last descriptor of
+//! this open is closed, whatever else the process opens, reads and closes. A record lock of the process (`F_SETLK`)
+//! would go with the first close of the file by any code of the process. Both kinds exclude each other; `flock` would
+//! not exclude versions of corewire that take record locks. A forked child closes its copy, so it does not keep the
+//! lock when its parent has ended; it never unlocks it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
