@@ -17,7 +17,7 @@
 //! 4. Each fragment is copied to where its message goes, and passed. With the last one the operation
 //!    ends and is reported: by its handle, in the completion queue, or by a counter.
 //!
-//! A large message is only offered on this way, and copied when a receive has got the offer: see `rendezvous/`.
+//! A large message is only offered on this way, and copied when a receive has got the offer: see `rendezvous.rs`.
 //!
 //! # Cost
 //!
@@ -27,28 +27,21 @@
 //! on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives
 //! and messages that wait.
 
-mod arrivals;
 mod budget;
 mod caller;
-mod calls;
 mod engine;
 mod error;
-mod events;
-mod granting;
 mod grants;
 pub mod in_memory;
-mod kept;
+mod incoming;
 mod list;
 mod matching;
 mod message;
 mod operations;
 mod peers;
 mod pool;
-mod receive;
 mod rendezvous;
-mod row;
 mod selector;
-mod send;
 pub mod transport;
 
 pub use corewire_ring::message::{
@@ -58,14 +51,12 @@ pub use corewire_ring::message::{
 
 pub use budget::{Budget, Kept};
 pub use caller::{Caller, Looked, Matched};
-pub use engine::Engine;
+pub use engine::{Engine, MessageTarget};
 pub use error::MessageError;
 pub use grants::Grants;
 pub use list::Seed;
 pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
-pub use peers::PeerEvent;
-pub use receive::MessageTarget;
-pub use rendezvous::Lent;
+pub use peers::{Lent, PeerEvent};
 pub use selector::{Peer, Selector, Status};
 pub use transport::Transport;

@@ -160,6 +160,14 @@ impl Operations {
         self.slots[index as usize].options
     }
 
+    /// Notes under which key a receive waits.
+    pub(crate) fn set_posted(&mut self, index: u32, key: Key) {
+        if let Operation::Receive { posted, order, .. } = self.by_index(index) {
+            *posted = Some(key);
+            *order = key.order;
+        }
+    }
+
     /// An operation has ended: reports that as its options say.
     pub(crate) fn end(
         &mut self,

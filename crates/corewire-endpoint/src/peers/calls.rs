@@ -1,45 +1,33 @@
-//! Requests and replies. A request has a number, which its reply repeats; both are matched apart from all
-//! other messages. A reply that nobody waits for any more is dropped as it arrives.
+//! Requests: the operations that wait for their replies.
+
+use std::collections::BTreeMap;
 
 use corewire_ring::message::{Envelope, Memory, Source, Space};
 
+use super::Peers;
+use super::row::{Pending, to_memory};
 use crate::caller::{Caller, CallerState};
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options};
-use crate::row::{Pending, to_memory};
-use crate::selector::{Peer, Selector};
+use crate::selector::Peer;
 use crate::transport::Transport;
 
-impl<T: Transport> Engine<T> {
+/// The calls under way.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    last: u64,
+    /// The operations that wait for replies, by number.
+    waiting: BTreeMap<u64, u32>,
+}
+
+impl<T: Transport> Peers<T> {
     // The caller.
 
     /// The number of the next call.
     #[inline(always)]
-    pub fn new_call(&mut self) -> u64 {
+    pub(crate) fn new_call(&mut self) -> u64 {
         self.calls.last += 1;
         self.calls.last
-    }
-
-    /// The envelope of the request of a call.
-    #[inline(always)]
-    #[must_use]
-    pub const fn request_envelope(number: u64) -> Envelope {
-        Envelope::numbered(Space::Request, number)
-    }
-
-    /// The envelope of the reply of a call.
-    #[inline(always)]
-    #[must_use]
-    pub const fn reply_envelope(number: u64) -> Envelope {
-        Envelope::numbered(Space::Reply, number)
-    }
-
-    /// What a receive of a call's reply asks for.
-    #[inline(always)]
-    #[must_use]
-    pub const fn reply_selector(number: u64, peer: Peer) -> Selector {
-        Selector::reply(number, peer)
     }
 
     /// Begins to send the request `request`, and to receive its reply, into memory from the pool. Never
@@ -47,7 +35,7 @@ impl<T: Transport> Engine<T> {
     ///
     /// # Errors
     /// Why nothing can be sent to this peer; what fails later is the operation's result.
-    pub fn start_call(
+    pub(crate) fn start_call(
         &mut self,
         peer: Peer,
         request: Memory,
@@ -55,7 +43,7 @@ impl<T: Transport> Engine<T> {
     ) -> Result<OperationHandle, MessageError> {
         let row = self.row_of(peer)?;
         let number = self.new_call();
-        let envelope = Self::request_envelope(number);
+        let envelope = Envelope::numbered(Space::Request, number);
         let (memory, is_lent) = (Memory::pooled(), request.is_pinned());
         let call = Operation::Call { to: peer, number, memory, is_lent };
         let handle = self.operations.add(call, options);
@@ -78,7 +66,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Ends the calls to a peer that has gone.
-    pub(crate) fn end_calls_to(&mut self, peer: Peer, error: &MessageError) {
+    pub(super) fn end_calls_to(&mut self, peer: Peer, error: &MessageError) {
         let Self { calls, operations, .. } = self;
         calls.waiting.retain(|_, &mut operation| {
             let call = operations.by_index(operation);
@@ -129,28 +117,15 @@ impl<T: Transport> Engine<T> {
 
     // The server.
 
-    /// Replies to the request that `peer` sent with this number. Never waits: what does not fit is copied
-    /// and sent when there is room.
-    ///
-    /// # Errors
-    /// Why nothing can be sent to this peer.
-    pub fn reply(
-        &mut self,
-        peer: Peer,
-        number: u64,
-        reply: &impl Source,
-    ) -> Result<(), MessageError> {
-        self.answer(peer, Self::reply_envelope(number), reply)
-    }
-
     /// Tells the peer that sent a request that nobody will reply to it.
-    pub fn drop_request(&mut self, peer: Peer, number: u64) {
+    pub(crate) fn drop_request(&mut self, peer: Peer, number: u64) {
         let nothing: &[u8] = &[];
         // A peer that has gone needs no answer.
         let _ = self.answer(peer, Envelope::numbered(Space::Dropped, number), &nothing);
     }
 
-    fn answer(
+    /// Sends a short message of the engine, or a reply, at once or when there is room: what does not fit now is copied.
+    pub(crate) fn answer(
         &mut self,
         peer: Peer,
         envelope: Envelope,

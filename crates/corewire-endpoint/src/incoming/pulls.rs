@@ -4,11 +4,12 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Envelope, Sink};
 
-use super::{ArrivedOffer, Destination, Stage, Transfer};
+use super::Incoming;
 use crate::caller::{Caller, CallerState};
-use crate::engine::Engine;
 use crate::list::Key;
 use crate::operations::{Operation, Operations};
+use crate::peers::Peers;
+use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer};
 use crate::selector::Status;
 use crate::transport::{Pulled, Transport};
 
@@ -20,30 +21,34 @@ impl<P> Transfer<P> {
         self.source.row()
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         let Envelope { tag, immediate, .. } = self.envelope;
         Status { source: self.source, tag, bytes: self.total, immediate }
     }
 
-    pub(super) fn holds_row(&self) -> bool {
+    fn holds_row(&self) -> bool {
         !matches!(self.stage, Stage::Awaited(_))
     }
 }
 
-impl<T: Transport> Engine<T> {
+impl Incoming {
     /// Pulls a piece of each message. True if anything was done.
-    pub(crate) fn step_transfers(&mut self, mut caller: Option<&mut Caller<'_>>) -> bool {
+    pub(crate) fn step_transfers<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        mut caller: Option<&mut Caller<'_>>,
+    ) -> bool {
         let (mut has_news, mut has_awaited) = (false, false);
         let mut index = 0;
         self.passes += 1;
-        while index < self.transfers.len() {
-            let row = self.transfers[index].row() as usize;
+        while index < peers.transfers.len() {
+            let row = peers.transfers[index].row() as usize;
             if self.rows[row].pulled_in == self.passes {
                 index += 1;
                 continue;
             }
-            let mut transfer = self.transfers.remove(index);
-            match self.step(&mut transfer, &mut caller) {
+            let mut transfer = peers.transfers.remove(index);
+            match self.step(peers, &mut transfer, &mut caller) {
                 Stepped::Over => has_news = true,
                 stepped => {
                     has_news |= stepped != Stepped::Nothing;
@@ -51,27 +56,28 @@ impl<T: Transport> Engine<T> {
                     if transfer.holds_row() {
                         self.rows[row].pulled_in = self.passes;
                     }
-                    self.transfers.insert(index, transfer);
+                    peers.transfers.insert(index, transfer);
                     index += 1;
                 }
             }
         }
-        self.count_chores();
+        peers.count_chores();
         if has_awaited {
-            self.fetch_held();
+            self.fetch_held(peers);
         }
         has_news
     }
 
-    fn step(
+    fn step<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         transfer: &mut Transfer<T::Pull>,
         caller: &mut Option<&mut Caller<'_>>,
     ) -> Stepped {
-        let Self { operations, transport, .. } = self;
+        let Peers { operations, transport, .. } = peers;
         let pulled = match &mut transfer.stage {
             Stage::Awaited(_) => return Stepped::Nothing,
-            Stage::Queued => return self.begin_pull(transfer, caller),
+            Stage::Queued => return self.begin_pull(peers, transfer, caller),
             Stage::Closing(pull, _) => {
                 return if transport.close_pull(pull) { Stepped::Over } else { Stepped::Nothing };
             }
@@ -80,7 +86,7 @@ impl<T: Transport> Engine<T> {
                     return Stepped::Nothing;
                 }
                 let why = *why;
-                return self.await_data(transfer, why);
+                return self.await_data(peers, transfer, why);
             }
             Stage::Fetching(pull, memory) => transport.pull(pull, memory),
             Stage::Pulling(pull) => match target_of(operations, transfer.to, caller) {
@@ -89,7 +95,7 @@ impl<T: Transport> Engine<T> {
             },
         };
         if let Destination::Kept(key) = transfer.to {
-            return self.fetched(transfer, key, pulled);
+            return self.fetched(peers, transfer, key, pulled);
         }
         match pulled {
             Pulled::More => {
@@ -102,20 +108,27 @@ impl<T: Transport> Engine<T> {
             }
             Pulled::Done => {
                 self.busy_steps = 0;
-                self.finish_transfer(transfer, caller);
+                self.finish_transfer(peers, transfer, caller);
                 Stepped::Over
             }
-            Pulled::Void => self.stop(transfer, None),
-            Pulled::Refused { bytes, is_final } => self.stop(transfer, Some((bytes, is_final))),
+            Pulled::Void => self.stop(peers, transfer, None),
+            Pulled::Refused { bytes, is_final } => {
+                self.stop(peers, transfer, Some((bytes, is_final)))
+            }
         }
     }
 
     /// A message cannot be read on: data follows once the sender writes nothing more to the target.
-    fn stop(&mut self, transfer: &mut Transfer<T::Pull>, why: Option<(u64, bool)>) -> Stepped {
+    fn stop<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        transfer: &mut Transfer<T::Pull>,
+        why: Option<(u64, bool)>,
+    ) -> Stepped {
         self.busy_steps = 0;
         if let Stage::Pulling(pull) = &mut transfer.stage
             && transfer.is_invited
-            && !self.transport.close_pull(pull)
+            && !peers.transport.close_pull(pull)
         {
             let before = std::mem::replace(&mut transfer.stage, Stage::Queued);
             if let Stage::Pulling(pull) = before {
@@ -123,49 +136,51 @@ impl<T: Transport> Engine<T> {
             }
             return Stepped::On;
         }
-        self.await_data(transfer, why)
+        self.await_data(peers, transfer, why)
     }
 
-    fn await_data(
+    fn await_data<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         transfer: &mut Transfer<T::Pull>,
         why: Option<(u64, bool)>,
     ) -> Stepped {
         transfer.offer.place = Vec::new();
         transfer.stage = Stage::Awaited(why.map_or(0, |(bytes, _)| bytes));
         if let Some((bytes, is_final)) = why {
-            self.request_data(transfer.row(), &mut transfer.offer, bytes, is_final);
+            self.request_data(peers, transfer.row(), &mut transfer.offer, bytes, is_final);
         }
         Stepped::Awaits
     }
 
     /// Whether the message of the receive that is being called is pulled now.
     #[must_use]
-    pub fn is_pulling_for_caller(&self) -> bool {
-        let mut pulled = self.transfers.iter().filter(|transfer| transfer.holds_row());
+    pub(crate) fn is_pulling_for_caller<T: Transport>(&self, peers: &Peers<T>) -> bool {
+        let mut pulled = peers.transfers.iter().filter(|transfer| transfer.holds_row());
         pulled.any(|transfer| transfer.to == Destination::Caller)
     }
 
-    fn begin_pull(
+    fn begin_pull<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         transfer: &mut Transfer<T::Pull>,
         caller: &mut Option<&mut Caller<'_>>,
     ) -> Stepped {
         let (row, number) = (transfer.row(), transfer.offer.number);
         if let Destination::Kept(key) = transfer.to {
-            return self.begin_fetch(transfer, key);
+            return self.begin_fetch(peers, transfer, key);
         }
         let is_helped = match transfer.to {
             Destination::Caller => caller.as_ref().is_some_and(|caller| caller.lets_sender_write()),
             _ => true,
         };
-        let Self { operations, transport, .. } = self;
+        let Peers { operations, transport, .. } = peers;
         let Some(target) = target_of(operations, transfer.to, caller) else {
             return Stepped::Nothing;
         };
         let bytes = transfer.total.min(target.room() as u64);
         if bytes == 0 {
-            self.finish_transfer(transfer, caller);
+            self.finish_transfer(peers, transfer, caller);
             return Stepped::Over;
         }
         let (place, total) = (&transfer.offer.place, transfer.total);
@@ -177,25 +192,30 @@ impl<T: Transport> Engine<T> {
                     transfer.stage = Stage::Pulling(pull);
                     transfer.is_invited = is_invited;
                     if is_invited {
-                        self.notify_of_place(row, number, Verb::Answer, bytes, &answer);
+                        peers.notify_of_place(row, number, Verb::Answer, bytes, &answer);
                     }
                     // At once: a receive without time must get on, too.
-                    return self.step(transfer, caller);
+                    return self.step(peers, transfer, caller);
                 } else {
-                    return self.await_data(transfer, None);
+                    return self.await_data(peers, transfer, None);
                 }
             }
             Err(violation) => {
                 // What waits for it ends when the peer is removed.
                 transfer.stage = Stage::Awaited(0);
-                self.cut_off(row, violation);
+                peers.cut_off(row, violation);
             }
         }
         Stepped::On
     }
 
     /// Begins to fetch a message that no receive has asked for, whose sender waits, if there is room for it by now.
-    fn begin_fetch(&mut self, transfer: &mut Transfer<T::Pull>, key: Key) -> Stepped {
+    fn begin_fetch<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        transfer: &mut Transfer<T::Pull>,
+        key: Key,
+    ) -> Stepped {
         let (row, total) = (transfer.row(), transfer.total);
         let Some((mut offer, _)) = self.matching.offer_of(key) else { return Stepped::Over };
         if !self.may_keep(row, total) {
@@ -203,14 +223,14 @@ impl<T: Transport> Engine<T> {
         }
         let Some(memory) = self.pool.take(total) else { return Stepped::Over };
         let (number, place) = (offer.number, &offer.place);
-        let mut pull = match self.transport.start_pull(row, number, place, total, total, false) {
+        let mut pull = match peers.transport.start_pull(row, number, place, total, total, false) {
             Ok(pull) => pull,
             Err(violation) => {
-                self.cut_off(row, violation);
+                peers.cut_off(row, violation);
                 return Stepped::Over;
             }
         };
-        if self.transport.begin_pull(&mut pull) {
+        if peers.transport.begin_pull(&mut pull) {
             transfer.stage = Stage::Fetching(pull, memory);
             return Stepped::On;
         }
@@ -220,7 +240,13 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A step of such a message has been done.
-    fn fetched(&mut self, transfer: &mut Transfer<T::Pull>, key: Key, pulled: Pulled) -> Stepped {
+    fn fetched<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        transfer: &mut Transfer<T::Pull>,
+        key: Key,
+        pulled: Pulled,
+    ) -> Stepped {
         let row = transfer.row();
         if pulled == Pulled::More {
             return Stepped::On;
@@ -230,11 +256,11 @@ impl<T: Transport> Engine<T> {
         let Some((mut offer, _)) = self.matching.offer_of(key) else { return Stepped::Over };
         match pulled {
             Pulled::Done => {
-                self.keep_pulled(row, key, offer.number, memory);
+                self.keep_pulled(peers, row, key, offer.number, memory);
                 return Stepped::Over;
             }
             Pulled::Refused { bytes, is_final } => {
-                self.request_data(row, &mut offer, bytes, is_final);
+                self.request_data(peers, row, &mut offer, bytes, is_final);
                 memory.truncate(usize::try_from(bytes).unwrap_or(0));
             }
             // It was not invited to copy, too: it is never busy.
@@ -251,26 +277,36 @@ impl<T: Transport> Engine<T> {
     }
 
     /// All of a message that is kept has been pulled to `memory`.
-    pub(super) fn keep_pulled(&mut self, row: u32, key: Key, number: u64, memory: Vec<u8>) {
+    pub(super) fn keep_pulled<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        key: Key,
+        number: u64,
+        memory: Vec<u8>,
+    ) {
         let bytes = memory.len() as u64;
         self.matching.set_offer(key, None, memory);
-        self.transport.count(EndpointCounter::Pulled);
-        self.transport.count_received(row, bytes);
-        self.show_kept(row);
-        self.finish_with(row, number);
+        peers.transport.count(EndpointCounter::Pulled);
+        peers.transport.count_received(row, bytes);
+        self.show_kept(peers, row);
+        self.finish_with(peers, row, number);
     }
 
-    fn finish_transfer(
+    fn finish_transfer<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         transfer: &Transfer<T::Pull>,
         caller: &mut Option<&mut Caller<'_>>,
     ) {
         let row = transfer.row();
-        self.finish_with(row, transfer.offer.number);
-        self.transport.count(EndpointCounter::Pulled);
-        self.transport.count_received(row, transfer.total);
+        self.finish_with(peers, row, transfer.offer.number);
+        peers.transport.count(EndpointCounter::Pulled);
+        peers.transport.count_received(row, transfer.total);
         match transfer.to {
-            Destination::Operation(operation) => self.end_receive(operation, transfer.status()),
+            Destination::Operation(operation) => {
+                self.end_receive(peers, operation, transfer.status())
+            }
             Destination::Caller => {
                 if let Some(caller) = caller {
                     caller.state = CallerState::Ended(Ok(transfer.status()));
@@ -280,20 +316,18 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Whether a message is being copied, in any direction: then there is something to do. Not if all that is left
-    /// to do is to wait until its sender writes nothing more, which that sender says.
-    #[must_use]
-    pub fn is_copying(&self) -> bool {
+    /// Whether a message is being pulled, and its sender has not kept this side waiting for long.
+    pub(crate) fn is_pulling<T: Transport>(&self, peers: &Peers<T>) -> bool {
         let is_pulled = |transfer: &Transfer<T::Pull>| {
             matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..))
         };
-        let is_pulling = self.transfers.iter().any(is_pulled);
-        !self.helps.is_empty() || (is_pulling && self.busy_steps < BUSY_STEPS_MAX)
+        peers.transfers.iter().any(is_pulled) && self.busy_steps < BUSY_STEPS_MAX
     }
 
     /// Requests the message from byte `from` on.
-    pub(super) fn request_data(
+    pub(super) fn request_data<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         offer: &mut ArrivedOffer,
         from: u64,
@@ -301,8 +335,8 @@ impl<T: Transport> Engine<T> {
     ) {
         let verb = if is_final { Verb::Refuse } else { Verb::Push };
         offer.place = Vec::new();
-        self.transport.count(EndpointCounter::Refusals);
-        self.notify(row, offer.number, verb, from);
+        peers.transport.count(EndpointCounter::Refusals);
+        peers.notify(row, offer.number, verb, from);
     }
 }
 

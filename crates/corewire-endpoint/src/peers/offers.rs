@@ -4,10 +4,10 @@ use corewire_layout::rendezvous::{OFFER_BYTES, Verb};
 use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
-use super::{Offered, Tail, Todo, offer_of};
-use crate::engine::Engine;
+use super::Peers;
+use super::row::{Pending, Unacknowledged, to_memory};
 use crate::error::MessageError;
-use crate::row::{Pending, Unacknowledged, to_memory};
+use crate::rendezvous::{Offered, Tail, Todo, offer_of};
 use crate::selector::{Peer, Status};
 use crate::transport::{Helped, Room, Transport};
 
@@ -19,14 +19,14 @@ pub struct Lent {
     number: u64,
 }
 
-impl<T: Transport> Engine<T> {
+impl<T: Transport> Peers<T> {
     // A call that waits until its message has been copied.
 
     /// Offers a large message of a call that waits. `None` if it must be sent by [`send_step`](Self::send_step).
     ///
     /// # Errors
     /// As for [`send_step`](Self::send_step).
-    pub fn offer_lent(
+    pub(crate) fn offer_lent(
         &mut self,
         peer: Peer,
         envelope: Envelope,
@@ -41,12 +41,11 @@ impl<T: Transport> Engine<T> {
         self.ask_for_grant(row);
         let Some(number) = number else { return Ok(None) };
         self.add_offered(row, number, None, envelope, source, None);
-        self.begin_blocking(source.bytes());
         Ok(Some(Lent { peer, number }))
     }
 
     /// How the send of a message that was offered has ended, if it has. Sends it as data if the peer asks for that.
-    pub fn end_of_lent(
+    pub(crate) fn end_of_lent(
         &mut self,
         lent: &Lent,
         source: &impl Source,
@@ -77,7 +76,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The room that a call waits for whose message is sent as data.
-    pub(crate) fn wanted_by_lent(&self) -> Option<Room> {
+    pub(super) fn wanted_by_lent(&self) -> Option<Room> {
         let rows = (0u32..).zip(&self.rows);
         let mut lent = rows.flat_map(|(row, entry)| entry.offered.iter().map(move |it| (row, it)));
         lent.find_map(|(row, (&number, offered))| match offered.todo {
@@ -92,8 +91,7 @@ impl<T: Transport> Engine<T> {
 
     /// The call ends, and its memory is its caller's again. True if the message counts as sent: what the peer does not
     /// have yet is copied.
-    pub fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
-        self.end_blocking();
+    pub(crate) fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
         let (row, number) = (lent.peer.row(), lent.number);
         let entry = self.rows.get_mut(row as usize);
         let Some(offered) = entry.and_then(|it| it.offered.remove(&number)) else { return false };
@@ -129,7 +127,7 @@ impl<T: Transport> Engine<T> {
     // Offers.
 
     /// Offers a message. `None` if it must go in another way, or there is no room now.
-    pub(crate) fn try_offer(
+    pub(super) fn try_offer(
         &mut self,
         row: u32,
         envelope: &Envelope,
@@ -175,7 +173,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A message was offered. An operation, nobody, or a call waits for it, which keeps the memory.
-    pub(crate) fn add_offered(
+    pub(super) fn add_offered(
         &mut self,
         row: u32,
         number: u64,
@@ -227,7 +225,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Nothing more is to be done for a message that was offered.
-    pub(crate) fn end_offered(&mut self, row: u32, number: u64, result: Result<(), MessageError>) {
+    fn end_offered(&mut self, row: u32, number: u64, result: Result<(), MessageError>) {
         let source = self.peer_of(row);
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
         let Some(offered) = entry.offered.get_mut(&number) else { return };
@@ -290,13 +288,20 @@ impl<T: Transport> Engine<T> {
         self.send_first(row, pending);
     }
 
+    /// The same. Nothing more is offered to this peer: it can read no message of this process.
+    pub(crate) fn refuse_offered(&mut self, row: u32, number: u64, from: u64) {
+        self.rows[row as usize].refuses_offers = true;
+        self.push_offered(row, number, from);
+    }
+
     /// Before a wait for sends sleeps: sends as data what was offered, has not been begun, and fits in the
     /// transport, as if it had not been offered. True if there was such a message.
-    pub fn relieve(&mut self) -> bool {
+    /// `is_left` says whether a message of a peer is left with it.
+    pub(crate) fn relieve(&mut self, is_left: impl Fn(Peer) -> bool) -> bool {
         let mut has_news = false;
         for row in (0u32..).take(self.rows.len()) {
             // The peer's notices may lie behind a message that is left with it.
-            let is_deaf = self.matching.held_of(self.peer_of(row)).is_some();
+            let is_deaf = is_left(self.peer_of(row));
             let waiting = self.rows[row as usize].offered.iter();
             let waiting = waiting.filter(|(_, offered)| offered.todo == Todo::Wait);
             let waiting: Vec<_> = waiting.map(|(&number, it)| (number, it.total)).collect();
@@ -333,7 +338,7 @@ impl<T: Transport> Engine<T> {
 
     /// The memory of a request that was offered is its caller's again: it is not sent any more if that `is_over`, or
     /// the peer gets a copy.
-    pub(crate) fn release_offered_request(&mut self, row: u32, call: u64, is_over: bool) {
+    pub(super) fn release_offered_request(&mut self, row: u32, call: u64, is_over: bool) {
         let is_it = |it: &Offered| it.envelope.space == Space::Request && it.envelope.tag == call;
         let Some(entry) = self.rows.get(row as usize) else { return };
         let found = entry.offered.iter().find(|(_, offered)| is_it(offered));
@@ -352,7 +357,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The peer of `row` has gone: nothing more is copied to it. It may have said before that it has a message.
-    pub(crate) fn end_pushes(&mut self, row: u32) {
+    pub(super) fn end_pushes(&mut self, row: u32) {
         self.helps.retain(|help| help.0 != row);
         self.count_chores();
         let error = self.error_of(row);
@@ -363,7 +368,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Nothing is left of the peer of `row`: what it has not received by now it never does.
-    pub(crate) fn end_all_offered(&mut self, row: u32) {
+    pub(super) fn end_all_offered(&mut self, row: u32) {
         let numbers: Vec<_> = self.rows[row as usize].offered.keys().copied().collect();
         for number in numbers {
             self.transport.deregister(row, number);
@@ -388,9 +393,14 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    pub(crate) fn end_help(&mut self, row: u32, number: u64) {
+    fn end_help(&mut self, row: u32, number: u64) {
         self.helps.retain(|help| (help.0, help.1) != (row, number));
         self.count_chores();
+    }
+
+    /// Whether a message is being copied to a peer.
+    pub(crate) fn is_helping(&self) -> bool {
+        !self.helps.is_empty()
     }
 
     /// Copies a piece of each message that is pulled. True if anything was copied.
@@ -413,7 +423,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The data of a message that was offered has been sent.
-    pub(crate) fn end_data(&mut self, row: u32, pending: Pending) {
+    pub(super) fn end_data(&mut self, row: u32, pending: Pending) {
         let Pending { operation, envelope, memory, inner, is_acked, .. } = pending;
         self.has_news = true;
         let (Some(operation), Some(inner)) = (operation, inner) else { return };

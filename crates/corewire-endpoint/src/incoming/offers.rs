@@ -5,49 +5,52 @@ use corewire_layout::rendezvous::{OFFERS_MAX, Offer, Verb};
 use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::PairViolation;
 
-use super::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
+use super::Incoming;
 use crate::caller::{Caller, CallerState};
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::Unexpected;
+use crate::peers::Peers;
+use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
 use crate::selector::Peer;
 use crate::transport::Transport;
 
-impl<T: Transport> Engine<T> {
+impl Incoming {
     /// A message is offered.
-    pub(crate) fn handle_offer(
+    pub(super) fn handle_offer<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         tag: u64,
         offer: &Offer,
         place: &[u8],
         caller: Option<&mut Caller<'_>>,
     ) {
-        let offers = &mut self.rows[row as usize].offers_here;
+        let offers = &mut self.rows[row as usize].offers;
         // Some of those that their sender has taken back may still be awaited.
         let is_new = offers.len() < 2 * usize::from(OFFERS_MAX) && offers.insert(offer.number);
         if !is_new || place.is_empty() {
             let violation = PairViolation { word: "offer", found: offer.number, position: 0 };
-            return self.cut_off(row, violation);
+            return peers.cut_off(row, violation);
         }
         let envelope = envelope_of(offer, tag);
         let arrived = ArrivedOffer { number: offer.number, place: place.to_vec() };
-        let source = self.peer_of(row);
+        let source = peers.peer_of(row);
         let order = self.matching.new_order();
         let message = Unexpected::offered(source, envelope, offer.total, arrived, Vec::new());
-        if envelope.space == Space::Request && self.owes_too_much(row) {
+        if envelope.space == Space::Request && self.owes_too_much(peers, row) {
             let key = self.matching.keep_offered(order, message);
             return self.defer_kept(row, key, 0);
         }
-        if let Some(message) = self.match_offered(order, message, caller) {
-            self.keep_offered(order, message, offer.is_blocking);
+        if let Some(message) = self.match_offered(peers, order, message, caller) {
+            self.keep_offered(peers, order, message, offer.is_blocking);
         }
     }
 
     /// Gives a message to the receive that asks for it. Returns it if there is none.
-    fn match_offered(
+    fn match_offered<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         order: u64,
         message: Unexpected,
         caller: Option<&mut Caller<'_>>,
@@ -55,9 +58,9 @@ impl<T: Transport> Engine<T> {
         let Unexpected { source, envelope, total, .. } = message;
         let Envelope { space, tag, .. } = envelope;
         while let Some(posted) = self.matching.take_posted(space, source, tag) {
-            if self.prepare(posted.operation, total) {
+            if self.prepare(peers, posted.operation, total) {
                 let to = Destination::Operation(posted.operation);
-                self.begin_transfer(order, message, to);
+                self.begin_transfer(peers, order, message, to);
                 return None;
             }
         }
@@ -68,13 +71,13 @@ impl<T: Transport> Engine<T> {
             match caller.target.prepare(total) {
                 Ok(()) => {
                     caller.state = CallerState::Filling(message.status());
-                    self.begin_transfer(order, message, Destination::Caller);
+                    self.begin_transfer(peers, order, message, Destination::Caller);
                     return None;
                 }
                 Err(MessageError::NoMemory { .. }) if space == Space::Request => {
-                    self.drop_request(source, tag);
+                    peers.drop_request(source, tag);
                     if let Some(offer) = message.offer {
-                        self.finish_with(source.row(), offer.number);
+                        self.finish_with(peers, source.row(), offer.number);
                     }
                     return None;
                 }
@@ -86,31 +89,43 @@ impl<T: Transport> Engine<T> {
 
     /// Keeps a record of a message until a receive asks for it. Fetches the message of a sender that waits, if there
     /// is room.
-    fn keep_offered(&mut self, order: u64, message: Unexpected, is_blocking: bool) {
-        self.transport.count(EndpointCounter::Unexpected);
-        self.has_news = true;
+    fn keep_offered<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        order: u64,
+        message: Unexpected,
+        is_blocking: bool,
+    ) {
+        peers.transport.count(EndpointCounter::Unexpected);
+        peers.has_news = true;
         let Unexpected { source, ref offer, .. } = message;
         let number = offer.as_ref().map_or(0, |offer| offer.number);
         let key = self.matching.keep_offered(order, message);
         if is_blocking {
             self.rows[source.row() as usize].blocking_offer = Some(number);
-            self.fetch_offered(source, number, key);
+            self.fetch_offered(peers, source, number, key);
         }
     }
 
     /// Fetches a message that a sender offers and waits for, if there is room.
-    fn fetch_offered(&mut self, source: Peer, number: u64, key: Key) {
+    fn fetch_offered<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        source: Peer,
+        number: u64,
+        key: Key,
+    ) {
         let Some(message) = self.matching.get(key) else { return };
         let (envelope, total, order) = (message.envelope, message.total, key.order);
         let is_readable = message.offer.as_ref().is_some_and(|offer| !offer.place.is_empty());
         let to = Destination::Kept(key);
-        let is_begun = self.transfers.iter().any(|transfer| transfer.to == to);
+        let is_begun = peers.transfers.iter().any(|transfer| transfer.to == to);
         if is_begun || !is_readable || !self.may_keep(source.row(), total) {
             return;
         }
         let (offer, stage) = (ArrivedOffer { number, place: Vec::new() }, Stage::Queued);
         let is_invited = false;
-        self.transfers.push(Transfer {
+        peers.transfers.push(Transfer {
             source,
             offer,
             envelope,
@@ -120,67 +135,83 @@ impl<T: Transport> Engine<T> {
             stage,
             is_invited,
         });
-        self.count_chores();
+        peers.count_chores();
     }
 
     /// A call begins to wait until its message of `bytes` bytes has been sent. Until it ends, one message of each peer
     /// that is no longer is kept beyond the budget, also one that has come before.
-    pub fn begin_blocking(&mut self, bytes: u64) {
+    pub(crate) fn begin_blocking<T: Transport>(&mut self, peers: &mut Peers<T>, bytes: u64) {
         self.blocked_bytes = bytes;
-        self.fetch_held();
+        self.fetch_held(peers);
         for row in (0u32..).take(self.rows.len()) {
-            let source = self.peer_of(row);
+            let source = peers.peer_of(row);
             if let Some(number) = self.rows[row as usize].blocking_offer
                 && let Some(key) = self.matching.find_offered(source, number)
             {
-                self.fetch_offered(source, number, key);
+                self.fetch_offered(peers, source, number, key);
             }
         }
     }
 
     /// The call has ended.
-    pub fn end_blocking(&mut self) {
+    pub(crate) fn end_blocking(&mut self) {
         self.blocked_bytes = 0;
     }
 
     /// Whether the budget allows it to keep a message before a receive asks for it.
-    pub(crate) fn may_keep(&self, row: u32, total: u64) -> bool {
+    pub(super) fn may_keep(&self, row: u32, total: u64) -> bool {
         self.matching.budget.may_keep(row, total, self.blocked_bytes)
     }
 
     /// This side needs the sender's memory no more.
-    pub(crate) fn finish_with(&mut self, row: u32, number: u64) {
+    pub(super) fn finish_with<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        number: u64,
+    ) {
         self.forget_offer(row, number);
-        self.notify(row, number, Verb::Done, 0);
+        peers.notify(row, number, Verb::Done, 0);
     }
 
     /// Nobody will receive this message.
-    pub(crate) fn drop_offer(&mut self, source: Peer, number: u64) {
-        if let Ok(row) = self.row_of(source) {
-            self.finish_with(row, number);
+    pub(super) fn drop_offer<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        source: Peer,
+        number: u64,
+    ) {
+        if let Ok(row) = peers.row_of(source) {
+            self.finish_with(peers, row, number);
         }
     }
 
     pub(super) fn forget_offer(&mut self, row: u32, number: u64) {
         let entry = &mut self.rows[row as usize];
-        entry.offers_here.remove(&number);
+        entry.offers.remove(&number);
         entry.blocking_offer.take_if(|blocking| *blocking == number);
     }
 
     /// A message that was offered goes to a receive.
-    pub(crate) fn begin_transfer(&mut self, order: u64, message: Unexpected, to: Destination) {
+    pub(super) fn begin_transfer<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        order: u64,
+        message: Unexpected,
+        to: Destination,
+    ) {
         let Unexpected { source, envelope, total, bytes, offer, .. } = message;
         let Some(offer) = offer else { return };
         let stage =
             if offer.place.is_empty() { Stage::Awaited(bytes.len() as u64) } else { Stage::Queued };
         self.pool.give_back(bytes);
         // It need not be fetched any more.
-        self.transfers.retain(|other| {
+        peers.transfers.retain(|other| {
             let is_fetched = matches!(other.to, Destination::Kept(_));
             !(is_fetched && other.source == source && other.offer.number == offer.number)
         });
         let is_invited = false;
-        self.transfers.push(Transfer {
+        peers.transfers.push(Transfer {
             source,
             offer,
             envelope,
@@ -191,10 +222,10 @@ impl<T: Transport> Engine<T> {
             is_invited,
         });
         self.busy_steps = 0;
-        self.count_chores();
-        if self.awaits_data(source.row()) {
+        peers.count_chores();
+        if self.awaits_data(peers, source.row()) {
             // What lies before the data must not keep it from coming.
-            self.fetch_held();
+            self.fetch_held(peers);
         }
     }
 }

@@ -6,20 +6,24 @@ use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Envelope, Sink, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
+use super::{Incoming, Place};
 use crate::caller::{Caller, CallerState};
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
+use crate::peers::Peers;
 use crate::rendezvous::Destination;
-use crate::row::Place;
-use crate::selector::{Peer, Selector, Status};
+use crate::selector::Status;
 use crate::transport::Transport;
 
-impl<T: Transport> Engine<T> {
+impl Incoming {
     /// Gives a receive that is being called the oldest kept message that it asks for.
-    pub(crate) fn take_kept(&mut self, caller: &mut Caller<'_>) {
+    pub(crate) fn take_kept<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        caller: &mut Caller<'_>,
+    ) {
         // A reply is never kept.
         if caller.selector.space() == Space::Reply {
             return;
@@ -28,7 +32,7 @@ impl<T: Transport> Engine<T> {
             let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
             let (is_whole, total) = (message.is_whole(), message.total);
             let is_offered = message.offer.is_some();
-            self.take_kept_of(key, caller);
+            self.take_kept_of(peers, key, caller);
             let CallerState::Ended(Err(MessageError::NoMemory { .. })) = caller.state else {
                 return;
             };
@@ -36,11 +40,11 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             // As when it arrives.
-            self.drop_kept(key);
+            self.drop_kept(peers, key);
             caller.state = CallerState::Waiting;
             let entry = &mut self.rows[source.row() as usize];
             if is_whole || is_offered || entry.filled as u64 == total {
-                self.drop_request(source, tag);
+                peers.drop_request(source, tag);
             } else {
                 entry.place = Place::Refused;
             }
@@ -48,7 +52,12 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The same of a certain message.
-    pub(crate) fn take_kept_of(&mut self, key: Key, caller: &mut Caller<'_>) {
+    pub(crate) fn take_kept_of<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        key: Key,
+        caller: &mut Caller<'_>,
+    ) {
         let Some(message) = self.matching.get(key) else { return };
         let (status, is_held) = (message.status(), message.is_held);
         let (source, total) = (message.source, message.total);
@@ -65,14 +74,14 @@ impl<T: Transport> Engine<T> {
         if is_offered {
             caller.state = CallerState::Filling(status);
             caller.target.put(0, &message.bytes);
-            return self.begin_transfer(key.order, message, Destination::Caller);
+            return self.begin_transfer(peers, key.order, message, Destination::Caller);
         }
-        self.acknowledge_match(&message);
+        self.acknowledge_match(peers, &message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
         let envelope = message.ring_envelope();
         let message_data = message.data();
-        self.show_kept(source.row());
+        self.show_kept(peers, source.row());
         if let Some(held) = message.held {
             if let Some(held) = caller.target.hold(held) {
                 caller.target.put(0, &held);
@@ -89,132 +98,147 @@ impl<T: Transport> Engine<T> {
             self.move_place(source.row(), Place::Caller);
             if is_held {
                 self.note_data(key, &message_data);
-                self.take_held(source.row(), &envelope, total, Some(caller));
+                self.take_held(peers, source.row(), &envelope, total, Some(caller));
             }
         }
-        self.fetch_held();
+        self.fetch_held(peers);
     }
 
     /// Gives a receive that goes on by itself the oldest kept message that it asks for. False if there is
     /// none.
-    pub(crate) fn take_kept_for(&mut self, posted: Posted) -> bool {
+    pub(crate) fn take_kept_for<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        posted: Posted,
+    ) -> bool {
         let Some((key, _)) = self.matching.find(&posted.selector) else { return false };
-        self.give_kept_to(key, posted.operation);
+        self.give_kept_to(peers, key, posted.operation);
         true
     }
 
     /// Gives a kept message to a receive that goes on by itself.
-    pub(crate) fn give_kept_to(&mut self, key: Key, operation: u32) {
+    pub(crate) fn give_kept_to<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        key: Key,
+        operation: u32,
+    ) {
         let Some(total) = self.matching.get(key).map(|message| message.total) else { return };
-        if !self.prepare(operation, total) {
+        if !self.prepare(peers, operation, total) {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
         if message.offer.is_some() {
-            if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+            if let Operation::Receive { memory, .. } = peers.operations.by_index(operation) {
                 memory.put(0, &message.bytes);
             }
-            return self.begin_transfer(key.order, message, Destination::Operation(operation));
+            return self.begin_transfer(
+                peers,
+                key.order,
+                message,
+                Destination::Operation(operation),
+            );
         }
-        self.acknowledge_match(&message);
+        self.acknowledge_match(peers, &message);
         let (source, status) = (message.source, message.status());
-        self.show_kept(source.row());
-        if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+        self.show_kept(peers, source.row());
+        if let Operation::Receive { memory, .. } = peers.operations.by_index(operation) {
             memory.put(0, message.held.as_deref().unwrap_or(&message.bytes));
         }
         if message.is_whole() {
-            self.end_receive(operation, status);
+            self.end_receive(peers, operation, status);
         } else {
             self.rows[source.row() as usize].filled = message.bytes.len();
             self.move_place(source.row(), Place::Operation(operation));
             if message.is_held {
                 self.note_data(key, &message.data());
-                self.take_held(source.row(), &message.ring_envelope(), total, None);
+                self.take_held(peers, source.row(), &message.ring_envelope(), total, None);
             }
         }
         self.pool.give_back(message.bytes);
-        self.fetch_held();
+        self.fetch_held(peers);
     }
 
     /// Drops a kept message, or the rest of it as it arrives.
-    pub(crate) fn drop_kept(&mut self, key: Key) {
+    pub(crate) fn drop_kept<T: Transport>(&mut self, peers: &mut Peers<T>, key: Key) {
         let Some(message) = self.matching.take(key) else { return };
         let row = message.source.row();
-        self.acknowledge_match(&message);
-        self.transport.count(EndpointCounter::Discarded);
+        self.acknowledge_match(peers, &message);
+        peers.transport.count(EndpointCounter::Discarded);
         if message.is_held {
             self.set_place(row, Place::Nowhere, message.total);
             self.note_data(key, &message.data());
-            self.take_held(row, &message.ring_envelope(), message.total, None);
+            self.take_held(peers, row, &message.ring_envelope(), message.total, None);
         } else if self.rows[row as usize].place == Place::Kept(key) {
             self.move_place(row, Place::Nowhere);
         } else if let Some(offer) = message.offer {
-            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            self.count_chores();
-            self.drop_offer(message.source, offer.number);
+            peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+            peers.count_chores();
+            self.drop_offer(peers, message.source, offer.number);
         }
         self.pool.give_back(message.bytes);
-        self.show_kept(row);
-        self.fetch_held();
+        self.show_kept(peers, row);
+        self.fetch_held(peers);
     }
 
     /// A message that was claimed is anybody's again: the oldest receive that waits for it gets it.
-    pub(crate) fn make_available(&mut self, key: Key) {
+    pub(crate) fn make_available<T: Transport>(&mut self, peers: &mut Peers<T>, key: Key) {
         if self.matching.give_back(key) {
             while let Some(message) = self.matching.get(key) {
                 let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
                 let Some(posted) = self.matching.take_posted(space, source, tag) else { break };
                 // If it does not fit there, it is still to be had.
-                self.give_kept_to(key, posted.operation);
+                self.give_kept_to(peers, key, posted.operation);
             }
         }
-        self.fetch_held();
+        self.fetch_held(peers);
     }
 
     /// A receive has taken a kept message: acknowledges it, if its sender requests that.
-    fn acknowledge_match(&mut self, message: &Unexpected) {
+    fn acknowledge_match<T: Transport>(&mut self, peers: &mut Peers<T>, message: &Unexpected) {
         // Another peer may have its row by now.
-        let Ok(row) = self.row_of(message.source) else { return };
+        let Ok(row) = peers.row_of(message.source) else { return };
         if let Some(number) = message.ack_due {
-            self.acknowledge(row, number);
+            peers.acknowledge(row, number);
         }
         if let Some(number) = message.carrier
             && message.envelope.wants == Wants::Match
         {
-            self.notify(row, number, Verb::Done, 0);
+            peers.notify(row, number, Verb::Done, 0);
         }
     }
 
     /// Takes the first fragment of a message that was left with its sender, to where it goes. It must still be what was
     /// prepared for.
-    fn take_held(
+    fn take_held<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         envelope: &Envelope,
         total: u64,
         caller: Option<&mut Caller<'_>>,
     ) {
-        self.transport.release(row);
-        match &self.transport.arrival(row) {
+        peers.transport.release(row);
+        match &peers.transport.arrival(row) {
             Ok(Some(arrival)) if arrival.envelope == *envelope && arrival.total == total => {
-                self.fill(row, arrival, caller);
+                self.fill(peers, row, arrival, caller);
             }
             Ok(Some(arrival)) => {
                 let found = arrival.total;
-                self.cut_off(row, PairViolation { word: "total", found, position: 0 });
+                peers.cut_off(row, PairViolation { word: "total", found, position: 0 });
             }
             Ok(None) => {}
-            Err(violation) => self.cut_off(row, *violation),
+            Err(violation) => peers.cut_off(row, *violation),
         }
     }
 
     /// Takes in messages that were left with their senders, as far as the budget allows by now, and all of peers that
     /// have gone.
-    pub(crate) fn fetch_held(&mut self) {
+    pub(crate) fn fetch_held<T: Transport>(&mut self, peers: &mut Peers<T>) {
         loop {
-            let is_departed = |row: u32| self.rows[row as usize].is_departed();
+            let is_departed = |row: u32| peers.is_departed(row);
             // What lies before data that is awaited must not keep it from coming.
-            let must_come = |row: u32| is_departed(row) || self.awaits_data(row);
+            let must_come = |row: u32| is_departed(row) || self.awaits_data(peers, row);
             let Some((key, source)) = self.matching.next_to_fetch(self.blocked_bytes, must_come)
             else {
                 return;
@@ -228,25 +252,25 @@ impl<T: Transport> Engine<T> {
                     return;
                 }
                 // It must not keep its sender's row, nor the messages of others.
-                self.drop_kept(key);
+                self.drop_kept(peers, key);
                 continue;
             };
             self.matching.fetch(key);
             if let Some(message) = self.matching.get_mut(key) {
                 message.bytes = bytes;
             }
-            self.show_kept(source.row());
+            self.show_kept(peers, source.row());
             self.set_place(source.row(), Place::Kept(key), total);
             if is_data {
                 self.begin_kept_data_at(source.row(), key, 0);
             }
-            self.take_held(source.row(), &envelope, total, None);
+            self.take_held(peers, source.row(), &envelope, total, None);
         }
     }
 
     /// A receive that was called ends before its message is complete: what has arrived is kept.
-    pub fn leave(&mut self, caller: &mut Caller<'_>) {
-        if self.leave_transfer(caller) {
+    pub(crate) fn leave<T: Transport>(&mut self, peers: &mut Peers<T>, caller: &mut Caller<'_>) {
+        if self.leave_transfer(peers, caller) {
             return;
         }
         let CallerState::Filling(Status { source, tag, bytes: total, immediate }) = caller.state
@@ -286,20 +310,9 @@ impl<T: Transport> Engine<T> {
             Some(data) => self.matching.put_back_at(data.order, message),
             None => self.matching.put_back(message),
         };
-        self.show_kept(row);
+        self.show_kept(peers, row);
         self.move_place(row, Place::Kept(key));
         // A receive may have been posted meanwhile that asks for it.
-        self.make_available(key);
-    }
-
-    /// If nothing will come that a receive asks for: why.
-    pub(crate) fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
-        let peer: Peer = selector.source()?;
-        let row = self.rows.get(peer.row() as usize);
-        match row.filter(|row| row.generation == peer.generation()) {
-            None => Some(MessageError::UnknownPeer),
-            Some(row) if row.is_over => Some(self.error_of(peer.row())),
-            Some(_) => None,
-        }
+        self.make_available(peers, key);
     }
 }

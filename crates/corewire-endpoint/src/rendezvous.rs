@@ -3,11 +3,11 @@
 //! # Data path
 //!
 //! 1. The sender makes its memory readable under a number, and sends an [`Offer`] with it, in its place among the other
-//!    messages (`offers.rs`). What it sends afterwards goes on at once.
-//! 2. The offer is matched like a message (`incoming.rs`). Until a receive asks for it, a record of it is kept; only
+//!    messages (`peers/offers.rs`). What it sends afterwards goes on at once.
+//! 2. The offer is matched like a message (`incoming/offers.rs`). Until a receive asks for it, a record of it is kept; only
 //!    a sender
 //!    that does nothing else has its message fetched into the budget.
-//! 3. The receiver pulls the message (`pulls.rs`). If the memory it goes to allows it, an *answer* invites the
+//! 3. The receiver pulls the message (`incoming/pulls.rs`). If the memory it goes to allows it, an *answer* invites the
 //!    sender, who copies from
 //!    the end whenever it is in a call.
 //! 4. The receiver checks that the offer was valid to the end, and says *done*: the sender's memory is free.
@@ -18,7 +18,7 @@
 //!
 //! A receiver that cannot read the sender's memory says *push*, and gets the rest of the message as data.
 //!
-//! What comes as data is in `data.rs`, what ends before it has come in `ends.rs`.
+//! What comes as data is in `incoming/data.rs`, what ends before it has come in `incoming/ends.rs`.
 //!
 //! # Why data may follow later
 //!
@@ -34,21 +34,12 @@
 //! Sources: Buntinas and others, "Data Transfers between Processes in a SMP System", IV-A; Yamagiwa and others, "Active
 //! Zero-copy", 2.
 
-mod data;
-mod ends;
-mod incoming;
-mod notices;
-mod offers;
-mod pulls;
-
 use corewire_layout::rendezvous::{Offer, OfferWants, OfferedSpace, Stretch};
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
 
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::selector::{Peer, Status};
-
-pub use offers::Lent;
 
 /// A message that this endpoint has offered.
 #[derive(Debug)]

@@ -1,19 +1,16 @@
-//! Granting peers room, and what they grant this endpoint: the engine's part of [`grants`](crate::grants).
+//! Granting peers room, and what they grant this endpoint: the part of [`Peers`] in [`grants`](crate::grants).
 
 use corewire_layout::grants::{grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
 
-use crate::engine::Engine;
+use super::Peers;
+use super::row::GrantedHere;
 use crate::grants::{Change, Grants};
-use crate::row::GrantedHere;
 use crate::transport::Transport;
 
-impl<T: Transport> Engine<T> {
-    /// The same engine, which grants its peers this.
-    #[must_use]
-    pub fn with_grants(mut self, grants: Grants) -> Self {
+impl<T: Transport> Peers<T> {
+    pub(crate) fn set_grants(&mut self, grants: Grants) {
         self.grants = grants;
-        self
     }
 
     // As a receiver.
@@ -43,7 +40,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The peer of `row` has gone: others may have what it had.
-    pub(crate) fn end_grants_of(&mut self, row: u32) {
+    pub(super) fn end_grants_of(&mut self, row: u32) {
         self.ungranted.retain(|&(other, _)| other != row);
         if self.grants.total > 0 {
             let changes = self.grants.gone(row);
@@ -143,14 +140,14 @@ impl<T: Transport> Engine<T> {
     /// Asks the peer of `row` for a larger grant, if a message did not fit in what it grants. Not while a call is about
     /// to send the next fragment of a message.
     #[inline]
-    pub(crate) fn ask_for_grant(&mut self, row: u32) {
+    pub(super) fn ask_for_grant(&mut self, row: u32) {
         if let Some(bytes) = self.transport.take_shortage(row) {
             self.want_grant(row, bytes);
         }
     }
 
     /// The peer of `row` is asked for a larger grant, if a message of `bytes` bytes needs it and the peer may grant it.
-    pub fn want_grant(&mut self, row: u32, bytes: u64) {
+    pub(crate) fn want_grant(&mut self, row: u32, bytes: u64) {
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
         let grant = &mut entry.grant;
         let may_grow = grant.most == 0 || grant.limit < grant.most;
@@ -163,14 +160,14 @@ impl<T: Transport> Engine<T> {
     /// What the peer of `row` grants this endpoint now, and the most that it may ever grant; 0 if it has granted
     /// nothing yet.
     #[must_use]
-    pub fn granted(&self, row: u32) -> (u64, u64) {
+    pub(crate) fn granted(&self, row: u32) -> (u64, u64) {
         let grant = self.rows.get(row as usize).map(|entry| &entry.grant);
         grant.map_or((0, 0), |grant| (grant.limit, grant.most))
     }
 
     /// Whether a message that does not fit in what the peer of `row` grants is refused, or waits.
     #[must_use]
-    pub fn refuses(&self, row: u32) -> bool {
+    pub(crate) fn refuses(&self, row: u32) -> bool {
         self.rows.get(row as usize).is_some_and(|entry| entry.grant.refuses)
     }
 }

@@ -3,14 +3,13 @@
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::message::Memory;
 
+use super::Engine;
 use crate::caller::{Caller, CallerState, Looked, Matched, Writing};
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::matching::Posted;
 use crate::message::{Filling, OwnedMessage, Target};
 use crate::operations::{Operation, OperationHandle, Options};
-use crate::row::Place;
 use crate::selector::{Peer, Selector, Status};
 use crate::transport::{Polling, Short, Transport};
 
@@ -24,7 +23,7 @@ impl<T: Transport> Engine<T> {
         buffer: &mut [u8],
         polling: Polling,
     ) -> Looked<Status> {
-        match self.transport.try_take(polling, selector.wanted(), buffer) {
+        match self.peers.transport.try_take(polling, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(status_of(source, tag, immediate, bytes))
@@ -41,7 +40,10 @@ impl<T: Transport> Engine<T> {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Looked<Status> {
-        match self.transport.try_take_whole(row, selector.wanted(), |bytes| buffer.get_mut(..bytes))
+        match self
+            .peers
+            .transport
+            .try_take_whole(row, selector.wanted(), |bytes| buffer.get_mut(..bytes))
         {
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(status_of(source, tag, immediate, bytes))
@@ -59,7 +61,7 @@ impl<T: Transport> Engine<T> {
     ) -> Looked<OwnedMessage> {
         // Prepared before the message is there, and used by the next look if it is not.
         let message = self.spare.get_or_insert_default();
-        match self.transport.try_take(polling, selector.wanted(), message.short()) {
+        match self.peers.transport.try_take(polling, selector.wanted(), message.short()) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
                 self.finish_spare(status_of(source, tag, immediate, bytes))
@@ -71,19 +73,20 @@ impl<T: Transport> Engine<T> {
     #[inline(never)]
     fn try_take_long(&mut self, row: u32, selector: Selector) -> Looked<OwnedMessage> {
         if let Some((Short::Taken { source, tag, immediate, bytes }, held)) =
-            self.transport.try_keep(row, selector.wanted())
+            self.peers.transport.try_keep(row, selector.wanted())
         {
             self.spare.get_or_insert_default().set_held(held);
             return self.finish_spare(status_of(source, tag, immediate, bytes));
         }
-        let (message, pool) = (self.spare.get_or_insert_default(), &self.pool);
+        let (message, pool) = (self.spare.get_or_insert_default(), &self.incoming.pool);
         match self
+            .peers
             .transport
             .try_take_whole(row, selector.wanted(), |bytes| message.prepare(bytes as u64, pool))
         {
             Short::Taken { source, tag, immediate, bytes } => {
-                if self.may_grant(row) && bytes > PAIR_INLINE_BYTES_MAX {
-                    self.grant_first(row);
+                if self.peers.may_grant(row) && bytes > PAIR_INLINE_BYTES_MAX {
+                    self.peers.grant_first(row);
                 }
                 self.finish_spare(status_of(source, tag, immediate, bytes))
             }
@@ -108,14 +111,14 @@ impl<T: Transport> Engine<T> {
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
     pub fn begin_receive(&mut self, caller: &mut Caller<'_>) -> Result<(), MessageError> {
-        if self.transport.has_notice() {
+        if self.peers.transport.has_notice() {
             self.handle_notices()?;
         }
         // A program that only receives what is there sends what waits, too.
-        if !self.senders.is_empty() {
+        if self.peers.has_senders() {
             self.send_pending();
         }
-        self.take_kept(caller);
+        self.incoming.take_kept(&mut self.peers, caller);
         Ok(())
     }
 
@@ -160,9 +163,35 @@ impl<T: Transport> Engine<T> {
         if caller.target.adopts() {
             return false;
         }
-        let Some((key, message)) = self.matching.find(&caller.selector) else { return false };
+        let Some((key, message)) = self.incoming.matching.find(&caller.selector) else {
+            return false;
+        };
         let fits = message.total <= caller.target.room() as u64;
-        fits && self.rows[message.source.row() as usize].place == Place::Kept(key)
+        let row = message.source.row();
+        fits && self.incoming.is_arriving_at(row, key)
+    }
+
+    /// If nothing will come that a receive asks for: why.
+    fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
+        selector.source().and_then(|peer| self.peers.end_of(peer))
+    }
+
+    /// A receive that was called ends before its message is complete: what has arrived is kept.
+    pub fn leave(&mut self, caller: &mut Caller<'_>) {
+        self.incoming.leave(&mut self.peers, caller);
+    }
+
+    /// Whether the message of the receive that is being called is pulled now.
+    #[must_use]
+    pub fn is_pulling_for_caller(&self) -> bool {
+        self.incoming.is_pulling_for_caller(&self.peers)
+    }
+
+    /// Whether a message is being copied, in any direction: then there is something to do. Not if all that is left
+    /// to do is to wait until its sender writes nothing more, which that sender says.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        self.peers.is_helping() || self.incoming.is_pulling(&self.peers)
     }
 
     /// How a receive that is being called has ended, if it has.
@@ -177,7 +206,7 @@ impl<T: Transport> Engine<T> {
     /// Memory for a receive of a message of any length. See [`MessageTarget::finish`].
     #[must_use]
     pub fn new_message(&self) -> MessageTarget {
-        MessageTarget(Filling::new(&self.pool))
+        MessageTarget(Filling::new(&self.incoming.pool))
     }
 
     /// Begins to receive a message that `selector` asks for into `memory`, and never waits.
@@ -193,17 +222,17 @@ impl<T: Transport> Engine<T> {
         self.progress(None)?;
         let (posted, order, is_claimed) = (None, 0, false);
         let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
-        let handle = self.operations.add(receive, options);
+        let handle = self.peers.operations.add(receive, options);
         let posted = Posted { selector, operation: handle.index };
-        if self.take_kept_for(posted) {
+        if self.incoming.take_kept_for(&mut self.peers, posted) {
             return Ok(handle);
         }
         if let Some(error) = self.unreachable_error(&selector) {
-            self.operations.end(handle.index, Err(error), None);
+            self.peers.operations.end(handle.index, Err(error), None);
             return Ok(handle);
         }
-        let key = self.matching.post(posted);
-        self.set_posted(handle.index, key);
+        let key = self.incoming.matching.post(posted);
+        self.peers.operations.set_posted(handle.index, key);
         Ok(handle)
     }
 
@@ -213,21 +242,25 @@ impl<T: Transport> Engine<T> {
     /// # Errors
     /// [`MessageError::UnknownOperation`].
     pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
-        match *self.operations.get(handle)? {
+        match *self.peers.operations.get(handle)? {
             Operation::Receive { posted: Some(key), .. } => {
-                self.matching.withdraw(key);
-                self.operations.end(handle.index, Err(MessageError::Cancelled), None);
+                self.incoming.matching.withdraw(key);
+                self.peers.operations.end(handle.index, Err(MessageError::Cancelled), None);
             }
             Operation::Call { to, number, .. } => {
-                if let Some(operation) = self.forget_call(to, number) {
-                    self.operations.end(operation, Err(MessageError::Cancelled), None);
+                if let Some(operation) = self.peers.forget_call(to, number) {
+                    self.peers.operations.end(operation, Err(MessageError::Cancelled), None);
                 }
             }
             Operation::Send { to } => {
-                let unsent = self.take_unsent(to.row(), handle.index);
-                let memory = unsent.or_else(|| self.take_offered(to.row(), handle.index));
+                let unsent = self.peers.take_unsent(to.row(), handle.index);
+                let memory = unsent.or_else(|| self.peers.take_offered(to.row(), handle.index));
                 if let Some(memory) = memory {
-                    self.operations.end(handle.index, Err(MessageError::Cancelled), Some(memory));
+                    self.peers.operations.end(
+                        handle.index,
+                        Err(MessageError::Cancelled),
+                        Some(memory),
+                    );
                 }
             }
             _ => {}
@@ -248,7 +281,7 @@ impl<T: Transport> Engine<T> {
     pub fn claim(&mut self, selector: &Selector) -> Option<Result<Matched, MessageError>> {
         match self.find(selector) {
             Some((key, status)) => {
-                self.matching.claim(key);
+                self.incoming.matching.claim(key);
                 Some(Ok(Matched { key, space: selector.space(), status }))
             }
             None => self.unreachable_error(selector).map(Err),
@@ -256,7 +289,7 @@ impl<T: Transport> Engine<T> {
     }
 
     fn find(&mut self, selector: &Selector) -> Option<(Key, Status)> {
-        let (key, message) = self.matching.find(selector)?;
+        let (key, message) = self.incoming.matching.find(selector)?;
         Some((key, message.status()))
     }
 
@@ -266,12 +299,12 @@ impl<T: Transport> Engine<T> {
         let Matched { key, space, status } = matched;
         caller.selector = Selector::claimed(space, status.tag, status.source);
         caller.is_claimed = true;
-        self.take_kept_of(key, caller);
+        self.incoming.take_kept_of(&mut self.peers, key, caller);
         match caller.state {
             CallerState::Waiting => {
                 caller.state = CallerState::Ended(Err(self.end_of_peer(status.source)));
             }
-            CallerState::Ended(Err(_)) => self.make_available(key),
+            CallerState::Ended(Err(_)) => self.incoming.make_available(&mut self.peers, key),
             _ => {}
         }
     }
@@ -288,15 +321,15 @@ impl<T: Transport> Engine<T> {
         let selector = Selector::claimed(space, status.tag, status.source);
         let (posted, order, is_claimed) = (None, 0, true);
         let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
-        let handle = self.operations.add(receive, options);
-        if self.matching.get(key).is_none() {
+        let handle = self.peers.operations.add(receive, options);
+        if self.incoming.matching.get(key).is_none() {
             let error = self.end_of_peer(status.source);
-            self.operations.end(handle.index, Err(error), None);
+            self.peers.operations.end(handle.index, Err(error), None);
             return handle;
         }
-        self.give_kept_to(key, handle.index);
+        self.incoming.give_kept_to(&mut self.peers, key, handle.index);
         // It did not fit.
-        self.make_available(key);
+        self.incoming.make_available(&mut self.peers, key);
         handle
     }
 
@@ -322,24 +355,24 @@ impl<T: Transport> Engine<T> {
 
     /// Why a message of a peer that was claimed is not there any more: the peer has gone, or has taken it back.
     fn end_of_peer(&self, peer: Peer) -> MessageError {
-        self.row_of(peer).err().unwrap_or(MessageError::Cancelled)
+        self.peers.row_of(peer).err().unwrap_or(MessageError::Cancelled)
     }
 
     /// Gives a message that was claimed back: it is anybody's again.
     pub fn give_back(&mut self, matched: &Matched) {
-        self.make_available(matched.key);
+        self.incoming.make_available(&mut self.peers, matched.key);
     }
 
     /// Drops a message that was claimed.
     pub fn discard_claimed(&mut self, matched: &Matched) {
-        self.drop_kept(matched.key);
+        self.incoming.drop_kept(&mut self.peers, matched.key);
     }
 
     /// Drops the kept messages that `selector` asks for and nobody has claimed. Returns how many.
     pub fn discard(&mut self, selector: &Selector) -> usize {
-        let found = self.matching.all_of(selector);
+        let found = self.incoming.matching.all_of(selector);
         let count = found.len();
-        found.into_iter().for_each(|key| self.drop_kept(key));
+        found.into_iter().for_each(|key| self.incoming.drop_kept(&mut self.peers, key));
         count
     }
 }

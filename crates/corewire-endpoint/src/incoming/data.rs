@@ -4,51 +4,57 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_ring::message::{Arrival, Wants};
 use corewire_ring::pair::PairViolation;
 
-use super::{ArrivingData, Destination, Stage};
+use super::{Incoming, Place};
 use crate::caller::Caller;
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::row::Place;
+use crate::peers::Peers;
+use crate::rendezvous::{ArrivingData, Destination, Stage};
 use crate::selector::{Peer, Status};
 use crate::transport::Transport;
 
-impl<T: Transport> Engine<T> {
+impl Incoming {
     /// Whether a receive waits for data of the peer of `row`.
-    pub(crate) fn awaits_data(&self, row: u32) -> bool {
-        let mut of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
+    pub(super) fn awaits_data<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
+        let mut of_row = peers.transfers.iter().filter(|transfer| transfer.row() == row);
         of_row.any(|transfer| matches!(transfer.stage, Stage::Awaited(_)))
     }
 
-    pub(super) fn transfer_of(&self, source: Peer, number: u64) -> Option<usize> {
-        self.transfers.iter().position(|transfer| {
+    pub(super) fn transfer_of<T: Transport>(
+        &self,
+        peers: &Peers<T>,
+        source: Peer,
+        number: u64,
+    ) -> Option<usize> {
+        peers.transfers.iter().position(|transfer| {
             let is_wanted = matches!(transfer.to, Destination::Operation(_) | Destination::Caller);
             is_wanted && transfer.source == source && transfer.offer.number == number
         })
     }
 
     /// The message of an offer, or its end, arrives. False if it stays where it is.
-    pub(crate) fn begin_data(
+    pub(super) fn begin_data<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         arrival: &Arrival,
         caller: Option<&mut Caller<'_>>,
     ) -> bool {
-        let (source, number) = (self.peer_of(row), arrival.envelope.tag);
+        let (source, number) = (peers.peer_of(row), arrival.envelope.tag);
         let rest = arrival.total;
         let from_of =
             |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
-        if let Some(index) = self.transfer_of(source, number) {
-            let transfer = self.transfers.remove(index);
-            self.count_chores();
+        if let Some(index) = self.transfer_of(peers, source, number) {
+            let transfer = peers.transfers.remove(index);
+            peers.count_chores();
             self.forget_offer(row, number);
             let there = match transfer.stage {
                 Stage::Awaited(bytes) => bytes,
                 _ => 0,
             };
             let Some(from) = from_of(transfer.total, there) else {
-                self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
-                self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+                self.abandon_transfer(peers, &transfer, &MessageError::Cancelled, caller);
+                peers.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
                 return false;
             };
             let place = match transfer.to {
@@ -61,7 +67,7 @@ impl<T: Transport> Engine<T> {
             return true;
         }
         if let Some(key) = self.matching.find_offered(source, number) {
-            return self.begin_kept_data(row, key, from_of, rest);
+            return self.begin_kept_data(peers, row, key, from_of, rest);
         }
         // Nobody wants it any more. Its sender may wait for that all the same.
         let status = Status { source, tag: 0, bytes: rest, immediate: None };
@@ -70,25 +76,26 @@ impl<T: Transport> Engine<T> {
         true
     }
 
-    fn begin_kept_data(
+    fn begin_kept_data<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         key: Key,
         from_of: impl Fn(u64, u64) -> Option<u64>,
         rest: u64,
     ) -> bool {
-        self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-        self.count_chores();
+        peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+        peers.count_chores();
         let Some((offer, total)) = self.matching.offer_of(key) else { return false };
         self.forget_offer(row, offer.number);
         let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
         let Some(from) = from_of(total, there) else {
-            self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+            peers.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
             return false;
         };
-        let is_departed = self.rows[row as usize].is_departed();
+        let is_departed = peers.is_departed(row);
         let has_room =
-            from > 0 || is_departed || self.awaits_data(row) || self.may_keep(row, total);
+            from > 0 || is_departed || self.awaits_data(peers, row) || self.may_keep(row, total);
         let memory = match from {
             0 => has_room.then(|| self.pool.take(total)).flatten(),
             _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
@@ -96,20 +103,20 @@ impl<T: Transport> Engine<T> {
         let is_held = memory.is_none();
         self.matching.begin_data(key, offer.number, memory);
         if is_held {
-            self.transport.count(EndpointCounter::Stalls);
-            self.transport.hold(row);
+            peers.transport.count(EndpointCounter::Stalls);
+            peers.transport.hold(row);
             if is_departed {
-                self.fetch_held();
+                self.fetch_held(peers);
             }
             return false;
         }
         self.begin_kept_data_at(row, key, from);
-        self.show_kept(row);
+        self.show_kept(peers, row);
         true
     }
 
     /// Data goes to where its message is kept.
-    pub(crate) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
+    pub(super) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
         let Some(message) = self.matching.get(key) else { return };
         let (total, data) = (message.total, message.data());
         self.set_place(row, Place::Kept(key), total);
@@ -118,7 +125,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// What arrives is the data of a message that was kept under this key.
-    pub(crate) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
+    pub(super) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
         if let Some((source, status, done)) = *data {
             let order = key.order;
             self.rows[source.row() as usize].data = Some(ArrivingData { status, done, order });

@@ -1,38 +1,41 @@
 //! The receiver's side: messages that are taken back, whose sender goes, or whose receive ends before they have come.
 
-use super::{ArrivedOffer, Destination, Stage, Transfer};
+use super::Incoming;
 use crate::caller::{Caller, CallerState};
-use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::matching::Unexpected;
+use crate::peers::Peers;
+use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer};
 use crate::selector::Peer;
 use crate::transport::{Pulled, Transport};
 
-impl<T: Transport> Engine<T> {
+impl Incoming {
     /// The sender has taken an offer back.
-    pub(crate) fn offer_is_cancelled(
+    pub(super) fn offer_is_cancelled<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         row: u32,
         number: u64,
         caller: Option<&mut Caller<'_>>,
     ) {
-        let source = self.peer_of(row);
-        if let Some(index) = self.transfer_of(source, number) {
-            let transfer = self.transfers.remove(index);
-            self.count_chores();
+        let source = peers.peer_of(row);
+        if let Some(index) = self.transfer_of(peers, source, number) {
+            let transfer = peers.transfers.remove(index);
+            peers.count_chores();
             self.forget_offer(row, number);
-            self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
+            self.abandon_transfer(peers, &transfer, &MessageError::Cancelled, caller);
         } else if let Some(key) = self.matching.find_offered(source, number) {
-            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            self.count_chores();
+            peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+            peers.count_chores();
             self.forget_offer(row, number);
             drop(self.matching.take(key));
         }
     }
 
     /// A message that was offered will never be complete: its receive waits for another.
-    pub(super) fn abandon_transfer(
+    pub(super) fn abandon_transfer<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         transfer: &Transfer<T::Pull>,
         error: &MessageError,
         caller: Option<&mut Caller<'_>>,
@@ -44,29 +47,30 @@ impl<T: Transport> Engine<T> {
                     // What has arrived meanwhile may be what it asks for, unless it asks for a message that was
                     // claimed.
                     if !caller.is_claimed {
-                        self.take_kept(caller);
+                        self.take_kept(peers, caller);
                     }
                 }
             }
-            Destination::Operation(operation) => self.abandon_receive(operation, error),
+            Destination::Operation(operation) => self.abandon_receive(peers, operation, error),
             Destination::Kept(_) | Destination::Nobody => {}
         }
     }
 
     /// The peer has gone: what it has offered does not come any more.
-    pub(crate) fn abandon_offers_of(
+    pub(crate) fn abandon_offers_of<T: Transport>(
         &mut self,
+        peers: &mut Peers<T>,
         peer: Peer,
         error: &MessageError,
         mut caller: Option<&mut Caller<'_>>,
     ) {
-        while let Some(index) = self.transfers.iter().position(|it| it.source == peer) {
+        while let Some(index) = peers.transfers.iter().position(|it| it.source == peer) {
             // Waits until the peer, which may still be dying, writes nothing more to its target.
-            let mut transfer = self.transfers.remove(index);
+            let mut transfer = peers.transfers.remove(index);
             transfer.stage = Stage::Awaited(0);
-            self.abandon_transfer(&transfer, error, caller.as_deref_mut());
+            self.abandon_transfer(peers, &transfer, error, caller.as_deref_mut());
         }
-        self.count_chores();
+        peers.count_chores();
         while let Some(key) = self.matching.any_offered(peer) {
             drop(self.matching.take(key));
         }
@@ -74,10 +78,14 @@ impl<T: Transport> Engine<T> {
 
     /// A receive that was called ends while its message is pulled: the message can be received by another. True if that
     /// was so.
-    pub(crate) fn leave_transfer(&mut self, caller: &mut Caller<'_>) -> bool {
+    pub(super) fn leave_transfer<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        caller: &mut Caller<'_>,
+    ) -> bool {
         let is_it = |transfer: &Transfer<T::Pull>| transfer.to == Destination::Caller;
-        let Some(index) = self.transfers.iter().position(is_it) else { return false };
-        let transfer = self.transfers.remove(index);
+        let Some(index) = peers.transfers.iter().position(is_it) else { return false };
+        let transfer = peers.transfers.remove(index);
         let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
             transfer;
         caller.state = CallerState::Waiting;
@@ -88,28 +96,28 @@ impl<T: Transport> Engine<T> {
                 bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
             }
             Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) if is_invited => {
-                if caller.target.adopts() && !self.transport.close_pull(&mut pull) {
+                if caller.target.adopts() && !peers.transport.close_pull(&mut pull) {
                     // The sender may be stopped while it writes to this memory.
                     let memory = caller.target.written(0);
                     let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
                     let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
-                    self.transfers.insert(
+                    peers.transfers.insert(
                         index,
                         Transfer { source, offer, envelope, total, order, to, stage, is_invited },
                     );
                 }
                 // Another copy from both ends would meet a sender that still knows the old target.
-                self.request_data(source.row(), &mut offer, 0, false);
+                self.request_data(peers, source.row(), &mut offer, 0, false);
             }
             Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
                 // What is there is kept, so that receives with short limits get the message in the end.
-                let there = self.transport.stop_pull(&mut pull, &mut *caller.target);
+                let there = peers.transport.stop_pull(&mut pull, &mut *caller.target);
                 if there == total {
                     // Nothing is left to request. If the sender has taken the offer back, all of the message follows.
-                    is_whole = self.transport.pull(&mut pull, &mut *caller.target) == Pulled::Done;
+                    is_whole = peers.transport.pull(&mut pull, &mut *caller.target) == Pulled::Done;
                     offer.place = Vec::new();
                 } else if there > 0 {
-                    self.request_data(source.row(), &mut offer, there, false);
+                    self.request_data(peers, source.row(), &mut offer, there, false);
                 }
                 if is_whole || (there > 0 && there < total) {
                     bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
@@ -121,16 +129,16 @@ impl<T: Transport> Engine<T> {
             // Appending never grows it.
             bytes.reserve_exact(missing);
         }
-        self.count_chores();
+        peers.count_chores();
         let number = offer.number;
         let beginning = if is_whole { Vec::new() } else { std::mem::take(&mut bytes) };
         let message = Unexpected::offered(source, envelope, total, offer, beginning);
         let key = self.matching.keep_offered(order, message);
         if is_whole {
-            self.keep_pulled(source.row(), key, number, bytes);
+            self.keep_pulled(peers, source.row(), key, number, bytes);
         }
         // A receive may have been posted meanwhile that asks for it.
-        self.make_available(key);
+        self.make_available(peers, key);
         true
     }
 }

@@ -1,0 +1,642 @@
+//! Messages that arrive: where each goes, until a receive has all of it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | this one | arrivals: each is matched, and its fragments are copied to where it goes |
+//! | [`kept`] | messages that no receive has asked for yet |
+//! | [`offers`] | large messages that peers offer, and their match |
+//! | [`pulls`] | copying these, piece by piece |
+//! | [`data`] | those of them that come through the transport after all |
+//! | [`words`] | what other engines say of large messages and grants |
+//! | [`ends`] | those that are taken back, or whose peer or receive ends before they have come |
+//!
+//! [`Incoming`] calls [`Peers`], for acknowledgements, notices and answers; `Peers` knows nothing of it.
+
+mod data;
+mod ends;
+mod kept;
+mod offers;
+mod pulls;
+mod words;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
+use corewire_layout::rendezvous::Verb;
+use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
+
+use crate::budget::{Budget, DEFERRED_BYTES_MAX, cost};
+use crate::caller::{Caller, CallerState};
+use crate::error::MessageError;
+use crate::list::{Key, Seed};
+use crate::matching::{Matching, Posted, Unexpected};
+use crate::operations::Operation;
+use crate::peers::Peers;
+use crate::pool::Pool;
+use crate::rendezvous::ArrivingData;
+use crate::selector::{Peer, Status};
+use crate::transport::Transport;
+
+/// What has arrived, and what waits for it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) matching: Matching,
+    pub(crate) pool: Pool,
+    /// By the peers' rows.
+    rows: Vec<Row>,
+    /// The length of the message that a call has offered and waits for; 0 if there is none.
+    blocked_bytes: u64,
+    /// A request that was deferred may be received since this was asked last.
+    has_resumed: bool,
+    /// Number of passes over the messages that are pulled.
+    passes: u64,
+    /// Steps in a row in which a pull has waited for its sender.
+    busy_steps: u32,
+}
+
+/// What arrives from a peer.
+#[derive(Debug, Default)]
+struct Row {
+    /// Where the message goes of which a part has arrived, and how much that is.
+    place: Place,
+    filled: usize,
+    /// The length of that message.
+    expected: u64,
+    /// The offer or notice that is arriving.
+    words: Vec<u8>,
+    /// What is known of the message that arrives as data.
+    data: Option<ArrivingData>,
+    /// The number of its messages that request an acknowledgement.
+    received_for_ack: u64,
+    /// The number of the message that is arriving, if it is acknowledged when all of it has arrived.
+    ack_due: Option<u64>,
+    /// Requests that nobody receives before it has read replies.
+    deferred: VecDeque<Key>,
+    /// What these cost.
+    deferred_bytes: u64,
+    /// Its offers whose messages have neither arrived nor been dropped.
+    offers: BTreeSet<u64>,
+    /// The last of them whose sender waits.
+    blocking_offer: Option<u64>,
+    /// The last pass over all transfers in which one of its messages was pulled: the others wait for the next pass.
+    pulled_in: u64,
+}
+
+/// Where a message goes of which a part has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    /// It is dropped.
+    #[default]
+    Nowhere,
+    /// It is a request, and is dropped. Its sender is told when all of it has arrived: it waits for a reply only then.
+    Refused,
+    /// To a receive that goes on by itself.
+    Operation(u32),
+    /// To the receive that is being called.
+    Caller,
+    /// To where it is kept until a receive asks for it.
+    Kept(Key),
+    /// It is an offer or a notice, and is collected.
+    Words,
+}
+
+impl Incoming {
+    pub(crate) fn new(budget: Budget, seed: Seed) -> Self {
+        Self {
+            matching: Matching::new(budget, seed),
+            pool: Pool::default(),
+            rows: Vec::new(),
+            blocked_bytes: 0,
+            has_resumed: false,
+            passes: 0,
+            busy_steps: 0,
+        }
+    }
+
+    /// A new peer has this row.
+    pub(crate) fn open(&mut self, row: u32) {
+        let index = row as usize;
+        if self.rows.len() <= index {
+            self.rows.resize_with(index + 1, Row::default);
+        }
+        self.rows[index] = Row::default();
+    }
+
+    /// Nothing more goes to the peer of `row`, which has gone: what was kept back for its sake is not any more.
+    pub(crate) fn peer_has_gone<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) {
+        self.resume_requests(peers, row);
+        self.fetch_held(peers);
+    }
+
+    /// Nothing is left of this peer: drops its message that was left with it.
+    pub(crate) fn drop_held_of(&mut self, peer: Peer) {
+        if let Some(key) = self.matching.held_of(peer) {
+            drop(self.matching.take(key));
+        }
+    }
+
+    /// Nothing is left of this peer: ends the receives that wait for it alone.
+    pub(crate) fn withdraw_receives_from<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        peer: Peer,
+        error: &MessageError,
+    ) {
+        for posted in self.matching.withdraw_from(peer) {
+            peers.operations.end(posted.operation, Err(error.clone()), None);
+        }
+    }
+
+    /// Whether a message of the peer that has this row is arriving where it is kept.
+    pub(crate) fn is_arriving_at(&self, row: u32, key: Key) -> bool {
+        self.rows[row as usize].place == Place::Kept(key)
+    }
+
+    /// Whether a request that was deferred may be received since this was asked last.
+    pub(crate) fn take_resumed(&mut self) -> bool {
+        std::mem::take(&mut self.has_resumed)
+    }
+
+    /// Handles what lies at the head of a row.
+    pub(crate) fn take_arrival<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        mut caller: Option<&mut Caller<'_>>,
+    ) {
+        let found = peers.transport.arrival(row);
+        let arrival = match &found {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => return,
+            Err(violation) => return peers.cut_off(row, *violation),
+        };
+        if arrival.is_first {
+            let Envelope { space, tag, .. } = arrival.envelope;
+            if peers.mute_if_behind(row, &arrival.envelope) {
+                return;
+            }
+            self.set_place(row, Place::Nowhere, arrival.total);
+            let stays = match space {
+                Space::Acknowledgement => {
+                    peers.handle_ack(row, tag);
+                    false
+                }
+                Space::Dropped => {
+                    peers.request_dropped(row, tag, caller.as_deref_mut());
+                    false
+                }
+                Space::Reply => {
+                    self.find_call(peers, row, arrival, caller.as_deref_mut());
+                    false
+                }
+                Space::Tagged | Space::Untagged | Space::Request => {
+                    !self.find_place(peers, row, arrival, caller.as_deref_mut())
+                }
+                Space::Offer | Space::Notice => !self.begin_words(peers, row, arrival),
+                Space::Data => !self.begin_data(peers, row, arrival, caller.as_deref_mut()),
+            };
+            if stays {
+                return;
+            }
+        }
+        self.fill(peers, row, arrival, caller);
+    }
+
+    /// Decides where a reply goes: nowhere if its call is over.
+    fn find_call<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        arrival: &Arrival,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        let (source, number) = (peers.peer_of(row), arrival.envelope.tag);
+        if let Some(operation) = peers.take_call(source, number) {
+            if self.prepare(peers, operation, arrival.total) {
+                self.set_place(row, Place::Operation(operation), arrival.total);
+            }
+        } else if let Some(caller) = caller
+            && caller.is_waiting()
+            && caller.selector.takes_of(Space::Reply, source, number)
+        {
+            match caller.target.prepare(arrival.total) {
+                Ok(()) => {
+                    caller.state = CallerState::Filling(self.status_of(peers, row, arrival));
+                    self.set_place(row, Place::Caller, arrival.total);
+                }
+                Err(error) => caller.state = CallerState::Ended(Err(error)),
+            }
+        }
+    }
+
+    /// Decides where a message goes. False if it stays where it is.
+    fn find_place<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        arrival: &Arrival,
+        caller: Option<&mut Caller<'_>>,
+    ) -> bool {
+        let source = peers.peer_of(row);
+        let Envelope { space, tag, wants, .. } = arrival.envelope;
+        if space == Space::Request && self.owes_too_much(peers, row) {
+            return self.defer(peers, row, arrival);
+        }
+        while let Some(posted) = self.matching.take_posted(space, source, tag) {
+            if self.prepare(peers, posted.operation, arrival.total) {
+                self.set_place(row, Place::Operation(posted.operation), arrival.total);
+                self.note_match(peers, row, wants);
+                return true;
+            }
+        }
+        if let Some(caller) = caller
+            && caller.is_waiting()
+            && caller.selector.takes_of(space, source, tag)
+        {
+            let stays = arrival.is_in_place() && caller.target.adopts();
+            match if stays { Ok(()) } else { caller.target.prepare(arrival.total) } {
+                Ok(()) => {
+                    caller.state = CallerState::Filling(self.status_of(peers, row, arrival));
+                    self.set_place(row, Place::Caller, arrival.total);
+                    self.note_match(peers, row, wants);
+                    return true;
+                }
+                // The receive waits for another: its caller could do nothing about this one.
+                Err(MessageError::NoMemory { .. }) if space == Space::Request => {
+                    self.set_place(row, Place::Refused, arrival.total);
+                    return true;
+                }
+                Err(error) => caller.state = CallerState::Ended(Err(error)),
+            }
+        }
+        peers.transport.count(EndpointCounter::Unexpected);
+        peers.has_news = true;
+        self.keep(peers, row, arrival, false).1
+    }
+
+    /// Keeps a request that nobody receives yet. False if it stays with its sender.
+    fn defer<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32, arrival: &Arrival) -> bool {
+        let is_within = self.rows[row as usize].deferred_bytes <= DEFERRED_BYTES_MAX;
+        let (key, is_kept) = self.keep(peers, row, arrival, is_within);
+        self.defer_kept(row, key, arrival.total);
+        is_kept
+    }
+
+    /// A request that is kept, of which `bytes` bytes are here, is received later.
+    fn defer_kept(&mut self, row: u32, key: Key, bytes: u64) {
+        self.matching.claim(key);
+        let entry = &mut self.rows[row as usize];
+        entry.deferred.push_back(key);
+        entry.deferred_bytes = entry.deferred_bytes.saturating_add(cost(bytes));
+    }
+
+    /// Whether a request of this peer is kept, and not received, because too many bytes of replies to it wait for room.
+    /// Its replies to this endpoint's own requests, which lie behind, are taken meanwhile: of two peers that call each
+    /// other neither waits for the other. A peer that owes replies begins no request, so little lies before them: what
+    /// its ring and its cells hold, and one message of any length.
+    fn owes_too_much<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
+        peers.owes_too_much(row) || !self.rows[row as usize].deferred.is_empty()
+    }
+
+    /// Lets requests be received that were kept back, if few enough replies wait by now.
+    pub(crate) fn resume_requests<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) {
+        let entry = &mut self.rows[row as usize];
+        if entry.deferred.is_empty() || peers.owes_too_much(row) {
+            return;
+        }
+        entry.deferred_bytes = 0;
+        for key in std::mem::take(&mut entry.deferred) {
+            self.make_available(peers, key);
+        }
+        peers.has_news = true;
+        self.has_resumed = true;
+    }
+
+    fn status_of<T: Transport>(&self, peers: &Peers<T>, row: u32, arrival: &Arrival) -> Status {
+        let Envelope { tag, immediate, .. } = arrival.envelope;
+        Status { source: peers.peer_of(row), tag, bytes: arrival.total, immediate }
+    }
+
+    /// The message that is arriving has been matched: acknowledges it now, or when all of it has arrived, if its
+    /// sender requests that.
+    fn note_match<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32, wants: Wants) {
+        if let Some(number) = self.count_ack_request(row, wants) {
+            peers.acknowledge(row, number);
+        }
+    }
+
+    /// Counts a message that requests an acknowledgement. Returns its number if its match is to be acknowledged; a
+    /// delivery is acknowledged when the whole message has arrived.
+    fn count_ack_request(&mut self, row: u32, wants: Wants) -> Option<u64> {
+        let entry = &mut self.rows[row as usize];
+        if wants == Wants::Nothing {
+            return None;
+        }
+        entry.received_for_ack += 1;
+        match wants {
+            Wants::Delivery => {
+                entry.ack_due = Some(entry.received_for_ack);
+                None
+            }
+            _ => Some(entry.received_for_ack),
+        }
+    }
+
+    /// Keeps a message that no receive asks for, whatever the budget if `is_exempt`. False beside its key if it stays
+    /// with its sender.
+    fn keep<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        arrival: &Arrival,
+        is_exempt: bool,
+    ) -> (Key, bool) {
+        let (source, envelope, total) = (peers.peer_of(row), arrival.envelope, arrival.total);
+        // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
+        let is_departed = peers.is_departed(row);
+        let stays = arrival.is_in_place();
+        let has_room = is_departed
+            || is_exempt
+            || self.may_keep(row, if stays { 0 } else { total })
+            || self.awaits_data(peers, row);
+        let take = || if stays { Some(Vec::new()) } else { self.pool.take(total) };
+        let memory = has_room.then(take).flatten();
+        let is_held = memory.is_none();
+        let bytes = memory.unwrap_or_default();
+        let ack_due = self.count_ack_request(row, envelope.wants);
+        let (offer, carrier, is_claimed) = (None, None, false);
+        let message = Unexpected {
+            source,
+            envelope,
+            ack_due,
+            total,
+            stays,
+            held: None,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        };
+        let key = self.matching.keep(message);
+        if is_held {
+            peers.transport.count(EndpointCounter::Stalls);
+            peers.transport.hold(row);
+            if is_departed {
+                self.fetch_held(peers);
+            }
+        } else {
+            self.set_place(row, Place::Kept(key), total);
+            self.show_kept(peers, row);
+        }
+        (key, !is_held)
+    }
+
+    /// Gets the memory of a receive ready for its message, of `total` bytes. False if the message cannot
+    /// go there; then the operation has ended.
+    fn prepare<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32, total: u64) -> bool {
+        let truncates = peers.operations.options(operation).truncates;
+        let memory = match peers.operations.by_index(operation) {
+            Operation::Receive { memory, posted, .. } => {
+                *posted = None;
+                memory
+            }
+            Operation::Call { memory, .. } => memory,
+            _ => return false,
+        };
+        let given = memory.room();
+        let error = if memory.is_pooled() && total > given as u64 {
+            match self.pool.take(total) {
+                Some(bytes) => {
+                    *memory = Memory::filling(bytes);
+                    return true;
+                }
+                None => MessageError::NoMemory { bytes: total },
+            }
+        } else if total > given as u64 && !truncates {
+            MessageError::BufferTooSmall { needed: total, given }
+        } else {
+            return true;
+        };
+        peers.has_news = true;
+        peers.operations.end(operation, Err(error), None);
+        false
+    }
+
+    /// A receive that goes on by itself has got its whole message.
+    fn end_receive<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32, status: Status) {
+        let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
+            peers.operations.by_index(operation)
+        else {
+            return;
+        };
+        let given = memory.room();
+        let result = if status.bytes > given as u64 {
+            Err(MessageError::Truncated { status, given })
+        } else {
+            Ok(status)
+        };
+        peers.has_news = true;
+        peers.operations.end(operation, result, None);
+    }
+
+    /// Shows observers how much is kept of the peer of `row`.
+    fn show_kept<T: Transport>(&self, peers: &Peers<T>, row: u32) {
+        peers.transport.show_kept(row, self.matching.budget.kept(row));
+    }
+
+    /// The message that arrives, of `total` bytes, goes to `place`.
+    fn set_place(&mut self, row: u32, place: Place, total: u64) {
+        let entry = &mut self.rows[row as usize];
+        entry.place = place;
+        entry.filled = 0;
+        entry.expected = total;
+        entry.data = None;
+    }
+
+    /// The rest of the message that arrives goes to `place`.
+    fn move_place(&mut self, row: u32, place: Place) {
+        self.rows[row as usize].place = place;
+    }
+
+    /// Copies a fragment to where its message goes.
+    fn fill<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        arrival: &Arrival,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        let entry = &mut self.rows[row as usize];
+        let (place, filled) = (entry.place, entry.filled);
+        entry.filled += arrival.bytes;
+        let is_whole = entry.filled as u64 == entry.expected;
+        let mut caller = caller;
+        if arrival.is_in_place() {
+            self.fill_in_place(peers, row, arrival, place, caller.as_deref_mut());
+        }
+        let transport = &peers.transport;
+        match place {
+            _ if arrival.is_in_place() => {}
+            Place::Operation(operation) => {
+                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
+                    peers.operations.by_index(operation)
+                {
+                    transport.copy(row, arrival, filled, memory);
+                }
+            }
+            Place::Caller => {
+                if let Some(caller) = caller.as_deref_mut() {
+                    transport.copy(row, arrival, filled, &mut *caller.target);
+                }
+            }
+            Place::Kept(key) => {
+                if let Some(message) = self.matching.get_mut(key) {
+                    transport.copy(row, arrival, filled, &mut message.bytes);
+                }
+            }
+            Place::Words => {
+                // The length is bounded.
+                let words = &mut self.rows[row as usize].words;
+                words.reserve(arrival.bytes);
+                transport.copy(row, arrival, filled, words);
+            }
+            Place::Nowhere | Place::Refused => {}
+        }
+        peers.transport.pass(row, arrival);
+        if is_whole {
+            self.rows[row as usize].place = Place::Nowhere;
+            if place == Place::Words {
+                return self.handle_words(peers, row, &arrival.envelope, caller);
+            }
+            if place == Place::Refused {
+                peers.drop_request(peers.peer_of(row), arrival.envelope.tag);
+            }
+            if let Some(number) = self.rows[row as usize].ack_due.take() {
+                peers.acknowledge(row, number);
+            }
+            let status = match self.rows[row as usize].data.take() {
+                Some(ArrivingData { status, done, .. }) => {
+                    if place != Place::Nowhere {
+                        peers.transport.count_received(row, status.bytes);
+                    }
+                    if let Some(number) = done {
+                        peers.notify(row, number, Verb::Done, 0);
+                    }
+                    status
+                }
+                None => self.status_of(peers, row, arrival),
+            };
+            match (place, caller) {
+                (Place::Operation(operation), _) => self.end_receive(peers, operation, status),
+                (Place::Caller, Some(caller)) => {
+                    caller.state = CallerState::Ended(Ok(status));
+                    let is_long = status.bytes > PAIR_INLINE_BYTES_MAX as u64;
+                    if is_long && !arrival.is_in_place() && caller.target.adopts() {
+                        self.note_copied(peers, row);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A receive into memory of its own has copied a message of the peer of `row`.
+    fn note_copied<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) {
+        if peers.may_grant(row) {
+            peers.grant_first(row);
+        }
+    }
+
+    /// Takes a message that stays where its sender wrote it to where it goes.
+    fn fill_in_place<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        arrival: &Arrival,
+        place: Place,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        // What nobody takes over is released here.
+        let Some(held) = peers.transport.keep(row, arrival) else { return };
+        match place {
+            Place::Operation(operation) => {
+                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
+                    peers.operations.by_index(operation)
+                {
+                    memory.put(0, &held);
+                }
+            }
+            Place::Caller => {
+                if let Some(caller) = caller
+                    && let Some(held) = caller.target.hold(held)
+                {
+                    caller.target.put(0, &held);
+                }
+            }
+            Place::Kept(key) => {
+                if let Some(message) = self.matching.get_mut(key) {
+                    message.held = Some(held);
+                }
+            }
+            Place::Words | Place::Nowhere | Place::Refused => {}
+        }
+    }
+
+    /// The peer of `row` has gone in the middle of a message: the receive that it went to waits for another.
+    pub(crate) fn abandon_arrival<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        row: u32,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        match std::mem::take(&mut self.rows[row as usize].place) {
+            Place::Nowhere | Place::Refused | Place::Words => {}
+            Place::Kept(key) => {
+                drop(self.matching.take(key));
+                self.show_kept(peers, row);
+            }
+            Place::Caller => {
+                if let Some(caller) = caller {
+                    caller.state = CallerState::Waiting;
+                }
+            }
+            Place::Operation(operation) => {
+                let error = peers.error_of(row);
+                self.abandon_receive(peers, operation, &error);
+            }
+        }
+    }
+
+    /// The message of a receive will never be complete, for this reason.
+    fn abandon_receive<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        operation: u32,
+        error: &MessageError,
+    ) {
+        match peers.operations.by_index(operation) {
+            // No other message was claimed, and no other is a reply.
+            Operation::Call { .. } | Operation::Receive { is_claimed: true, .. } => {
+                peers.has_news = true;
+                peers.operations.end(operation, Err(error.clone()), None);
+            }
+            _ => self.receive_again(peers, operation),
+        }
+    }
+
+    /// A receive whose message will never be complete waits for another.
+    fn receive_again<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32) {
+        let Operation::Receive { selector, order, .. } = peers.operations.by_index(operation)
+        else {
+            return;
+        };
+        let (posted, order) = (Posted { selector: *selector, operation }, *order);
+        // What has arrived meanwhile may be what it asks for.
+        if !self.take_kept_for(peers, posted) {
+            let key = self.matching.post_again(order, posted);
+            peers.operations.set_posted(operation, key);
+        }
+    }
+}

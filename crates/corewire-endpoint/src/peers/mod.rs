@@ -1,0 +1,305 @@
+//! The peers of an endpoint, and what goes to them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | this one | the peers: who they are, and their ends |
+//! | [`row`] | what is kept of each |
+//! | [`sends`] | messages: at once, or in their turn when there is room |
+//! | [`words`] | acknowledgements and notices |
+//! | [`offers`] | large messages, which stay here until the peer has copied them |
+//! | [`calls`] | requests, and the operations that wait for their replies |
+//! | [`granting`] | what peers grant this endpoint, and it them |
+//! | [`events`] | peers that come and go, for a program that asks for that |
+
+mod calls;
+mod events;
+mod granting;
+mod offers;
+mod row;
+mod sends;
+mod words;
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_layout::name::ChannelName;
+use corewire_ring::pair::PairViolation;
+
+use self::calls::Calls;
+pub use self::events::PeerEvent;
+use self::events::PeerEvents;
+pub use self::offers::Lent;
+use self::row::Row;
+use crate::budget::{Budget, cost};
+use crate::error::MessageError;
+use crate::grants::Grants;
+use crate::operations::Operations;
+use crate::rendezvous::Transfer;
+use crate::selector::Peer;
+use crate::transport::{Gone, Transport};
+
+/// The peers, and all that is under way with them except what arrives.
+pub(crate) struct Peers<T: Transport> {
+    pub(crate) transport: T,
+    /// Messages that are pulled, oldest first. After the transport and before the memory of operations: a pull that is
+    /// dropped waits until nothing more is written to its target.
+    pub(crate) transfers: Vec<Transfer<T::Pull>>,
+    /// Messages that are copied to their receivers: rows and numbers.
+    helps: Vec<(u32, u64, T::Help)>,
+    pub(crate) operations: Operations,
+    rows: Vec<Row>,
+    /// Rows of peers that have gone. Messages from them may be left.
+    leaving: Vec<u32>,
+    /// Those of them that [`take_departed`](Self::take_departed) has not returned.
+    departed: Vec<u32>,
+    /// Rows with sends that wait for room.
+    senders: Vec<u32>,
+    calls: Calls,
+    events: PeerEvents,
+    grants: Grants,
+    /// Rows of peers that grant less than this endpoint has.
+    lowering: Vec<u32>,
+    /// Rows of peers that have asked for a grant and cannot have one yet, and what they need.
+    ungranted: Vec<(u32, u64)>,
+    /// Length of `leaving`, `transfers`, `helps`, `lowering` and `ungranted` together.
+    chores: usize,
+    /// A message was kept or an operation has ended since this was looked at last.
+    pub(crate) has_news: bool,
+    /// The message that a call has offered and waits for has just ended.
+    has_ended_lent: bool,
+    /// The maximum number of acknowledgements that may wait for room towards a peer.
+    acks_max: usize,
+    /// Bytes of replies to a peer that may wait for room before its requests are kept back.
+    reply_bytes_max: u64,
+}
+
+impl<T: Transport> Peers<T> {
+    /// Of an endpoint without peers that keeps `budget` of what arrives.
+    pub(crate) fn new(transport: T, budget: &Budget) -> Self {
+        let reply_bytes_max = budget.of_one_peer();
+        Self {
+            transport,
+            transfers: Vec::new(),
+            helps: Vec::new(),
+            operations: Operations::default(),
+            rows: Vec::new(),
+            leaving: Vec::new(),
+            departed: Vec::new(),
+            senders: Vec::new(),
+            calls: Calls::default(),
+            events: PeerEvents::default(),
+            grants: Grants::default(),
+            lowering: Vec::new(),
+            ungranted: Vec::new(),
+            chores: 0,
+            has_news: false,
+            has_ended_lent: false,
+            acks_max: words::acks_max(reply_bytes_max / cost(0)),
+            reply_bytes_max,
+        }
+    }
+
+    /// The same over what `change` makes of the transport. No message is being copied.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Peers<U> {
+        Peers {
+            transport: change(self.transport),
+            transfers: Vec::new(),
+            helps: Vec::new(),
+            operations: self.operations,
+            rows: self.rows,
+            chores: self.leaving.len() + self.lowering.len() + self.ungranted.len(),
+            leaving: self.leaving,
+            departed: self.departed,
+            senders: self.senders,
+            calls: self.calls,
+            events: self.events,
+            grants: self.grants,
+            lowering: self.lowering,
+            ungranted: self.ungranted,
+            has_news: self.has_news,
+            has_ended_lent: false,
+            acks_max: self.acks_max,
+            reply_bytes_max: self.reply_bytes_max,
+        }
+    }
+
+    /// Whether nothing waits for room, and nothing is to be done in each call.
+    #[inline(always)]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.senders.is_empty() & (self.chores == 0)
+    }
+
+    /// Whether something is to be done in each call.
+    pub(crate) fn has_chores(&self) -> bool {
+        self.chores > 0
+    }
+
+    /// Counts what is to be done in each call.
+    pub(crate) fn count_chores(&mut self) {
+        let granting = self.lowering.len() + self.ungranted.len();
+        self.chores = self.leaving.len() + self.transfers.len() + self.helps.len() + granting;
+    }
+
+    // Who they are.
+
+    /// The peer that has this row, if it has not gone.
+    pub(crate) fn peer_at(&self, row: u32) -> Option<Peer> {
+        let entry = self.rows.get(row as usize)?;
+        (entry.name.is_some() && entry.gone.is_none()).then(|| Peer::new(row, entry.generation))
+    }
+
+    /// The number of rows that have had a peer.
+    pub(crate) fn rows(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The row of a peer, while no other has taken it.
+    fn entry_of(&self, peer: Peer) -> Option<&Row> {
+        self.rows.get(peer.row() as usize).filter(|row| row.generation == peer.generation())
+    }
+
+    pub(crate) fn name_of(&self, peer: Peer) -> Option<&ChannelName> {
+        self.entry_of(peer)?.name.as_ref()
+    }
+
+    pub(crate) fn incarnation_of(&self, peer: Peer) -> Option<u128> {
+        self.entry_of(peer).filter(|row| row.name.is_some()).map(|row| row.incarnation)
+    }
+
+    /// The row of a peer that has not gone.
+    pub(crate) fn row_of(&self, peer: Peer) -> Result<u32, MessageError> {
+        match self.entry_of(peer) {
+            None => Err(MessageError::UnknownPeer),
+            Some(row) if row.gone.is_some() => Err(self.error_of(peer.row())),
+            Some(_) => Ok(peer.row()),
+        }
+    }
+
+    pub(crate) fn peer_of(&self, row: u32) -> Peer {
+        Peer::new(row, self.rows.get(row as usize).map_or(0, |entry| entry.generation))
+    }
+
+    /// Why nothing goes to the peer of `row`, or comes from it.
+    pub(crate) fn error_of(&self, row: u32) -> MessageError {
+        let entry = self.rows.get(row as usize);
+        match entry.and_then(|entry| entry.name.clone().zip(entry.gone)) {
+            Some((name, Gone::Died)) => MessageError::PeerDied { name },
+            Some((name, Gone::Left)) => MessageError::PeerLeft { name },
+            Some((name, Gone::CutOff(violation))) => MessageError::PeerCutOff { name, violation },
+            None => MessageError::UnknownPeer,
+        }
+    }
+
+    /// Why nothing will come from this peer any more, if that is so.
+    pub(crate) fn end_of(&self, peer: Peer) -> Option<MessageError> {
+        match self.entry_of(peer) {
+            None => Some(MessageError::UnknownPeer),
+            Some(row) if row.is_over => Some(self.error_of(peer.row())),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether the peer of `row` has gone and its messages are still received. Those of a peer that was cut off are not.
+    pub(crate) fn is_departed(&self, row: u32) -> bool {
+        matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left))
+    }
+
+    // Their ends.
+
+    /// A peer has come and has this row.
+    pub(crate) fn open(&mut self, row: u32, name: ChannelName, incarnation: u128) {
+        let index = row as usize;
+        if self.rows.len() <= index {
+            self.rows.resize_with(index + 1, Row::default);
+        }
+        let generation = self.rows[index].generation.wrapping_add(1).max(1);
+        self.rows[index] = Row { generation, name: Some(name), incarnation, ..Row::default() };
+        self.transport.open(row, generation);
+        self.note_arrival_of(Peer::new(row, generation));
+    }
+
+    /// A peer whose memory contains impossible values is cut off.
+    #[cold]
+    pub(crate) fn cut_off(&mut self, row: u32, violation: PairViolation) {
+        self.transport.count(EndpointCounter::Violations);
+        self.transport.cut_off(row, violation);
+        self.begin_leaving(row, Gone::CutOff(violation));
+    }
+
+    /// A peer has gone: nothing is sent to it any more. What it sent is still received, unless it was cut
+    /// off.
+    pub(crate) fn begin_leaving(&mut self, row: u32, how: Gone) {
+        let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        if entry.gone.is_some() {
+            return;
+        }
+        self.has_news = true;
+        if how == Gone::Died {
+            self.transport.count(EndpointCounter::Deaths);
+        }
+        entry.gone = Some(how);
+        self.transport.open(row, 0);
+        let sends = std::mem::take(&mut entry.sends);
+        entry.requests = 0;
+        entry.acks.clear();
+        entry.notices.clear();
+        entry.reply_bytes = 0;
+        entry.is_within = false;
+        if std::mem::take(&mut entry.is_muted) {
+            self.transport.release(row);
+        }
+        self.senders.retain(|&other| other != row);
+        for pending in sends {
+            let error = self.error_of(row);
+            if let Some(operation) = pending.operation {
+                self.operations.end(operation, Err(error), Some(pending.memory));
+            }
+        }
+        self.end_pushes(row);
+        self.lowering.retain(|&other| other != row);
+        self.transport.look_at(row);
+        self.leaving.push(row);
+        self.departed.push(row);
+        self.count_chores();
+    }
+
+    /// The rows of peers that have gone since this was called last.
+    pub(crate) fn take_departed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.departed)
+    }
+
+    /// The rows of departed peers of which nothing is left to be received. The others go on leaving.
+    pub(crate) fn take_received(&mut self) -> Vec<u32> {
+        let Self { rows, transport, .. } = self;
+        let mut is_received = |row: &mut u32| {
+            let is_cut_off = matches!(rows[*row as usize].gone, Some(Gone::CutOff(_)));
+            is_cut_off || !transport.has_arrival(*row).unwrap_or(false)
+        };
+        let received = self.leaving.extract_if(.., |row| is_received(row)).collect();
+        self.count_chores();
+        received
+    }
+
+    /// Ends what waits for the peer of `row`, which has gone and of which nothing is left to be received: sends, offers and
+    /// calls.
+    pub(crate) fn end_sends_to(&mut self, row: u32, error: &MessageError) {
+        for unacknowledged in std::mem::take(&mut self.rows[row as usize].unacknowledged) {
+            let (operation, memory) = (unacknowledged.operation, unacknowledged.memory);
+            self.operations.end(operation, Err(error.clone()), Some(memory));
+        }
+        self.end_all_offered(row);
+        self.end_calls_to(self.peer_of(row), error);
+    }
+
+    /// The last that is done for a peer that has gone. Its row is free now, or when its event has been taken.
+    pub(crate) fn close(&mut self, row: u32, error: MessageError) {
+        self.end_grants_of(row);
+        self.has_news = true;
+        self.rows[row as usize].is_over = true;
+        self.free_row_of(self.peer_of(row), error);
+    }
+
+    /// Whether the message of a call that waits has ended since this was asked last.
+    pub(crate) fn take_ended_lent(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended_lent)
+    }
+}
