@@ -12,6 +12,14 @@
 //! ```
 //!
 //! Grants are promises, not memory: the memory is the senders'.
+//! A sender has at most its heap, allocated in chunks of 64 KiB and kept. A receiver has 512 bytes for each peer and a
+//! handle for each message.
+//!
+//! Each grant has a serial number, which the answer `Kept` repeats: an answer that crosses a newer grant is ignored. If
+//! the other peer needs no more and the first one asks, it keeps all.
+//!
+//! Messages that are held stay readable when their sender leaves or dies; their memory goes when the last one is dropped.
+//! The next peer of that row is granted something only then.
 
 use std::collections::VecDeque;
 

@@ -17,6 +17,13 @@
 //! begun, the message counts as sent: the sender copies it and sends the copy as data.
 //!
 //! A receiver that cannot read the sender's memory says *push*, and gets the rest of the message as data.
+//! If no other message could be read, either, it says *refuse*, and the sender offers nothing more to this peer.
+//!
+//! A sender that is about to sleep sends as data what nobody has begun to read, if it fits in the transport. So a
+//! message of medium length needs no receiver to be sent.
+//!
+//! If the sender dies, the receive waits for another message. Before that, the kernel has reported the end of every
+//! thread that could still write to the receive's memory.
 //!
 //! What comes as data is in `incoming/data.rs`, what ends before it has come in `incoming/ends.rs`.
 //!

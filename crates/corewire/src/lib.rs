@@ -195,6 +195,7 @@ mod halves;
 mod host;
 mod open;
 mod path;
+mod rings;
 mod tell;
 mod topology;
 mod typed;
@@ -333,7 +334,7 @@ pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
-    ProgressingEndpoint, Rendezvous, Request, UnsentLoan, Within,
+    ProgressingEndpoint, Request, UnsentLoan, Within,
 };
 pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
@@ -341,6 +342,7 @@ pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
+pub use rings::Rendezvous;
 pub use topology::{Topology, TopologyError};
 pub use typed::schema::ChannelType;
 pub use typed::{

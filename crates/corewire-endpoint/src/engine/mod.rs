@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use corewire_layout::name::ChannelName;
+
 pub use self::receive::MessageTarget;
 use crate::budget::Budget;
 use crate::caller::{Caller, CallerState, Matched};

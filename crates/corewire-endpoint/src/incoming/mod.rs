@@ -1,5 +1,8 @@
 //! Messages that arrive: where each goes, until a receive has all of it.
 //!
+//! The oldest receive that asks for a message gets it. If there is none, the message is kept. If its peer's share of the
+//! budget is spent, the message stays at the head of its pair; that sender then runs out of room.
+//!
 //! | file | holds |
 //! |---|---|
 //! | this one | arrivals: each is matched, and its fragments are copied to where it goes |

@@ -23,7 +23,8 @@ use crate::error::EndpointError;
 use crate::halves::EndpointHalf;
 use crate::host::{Hosted, PairRing};
 use crate::open::domain::Domain;
-use crate::path::endpoint::{Endpoint, LongMessages, Rendezvous};
+use crate::path::endpoint::Endpoint;
+use crate::rings::{LongMessages, Rendezvous};
 use crate::wait::{Wait, cap_ns};
 
 impl Domain {

@@ -1,4 +1,7 @@
 //! Messages that the program writes where their receiver reads them.
+//!
+//! A loan is a block of the heap. If the heap is full or the peer grants nothing, the loan has memory of its own. A loan
+//! that may not wait ends with `ReceiverFull` when the grant is spent.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +13,8 @@ use corewire_endpoint::{Envelope, Fragment, MessageError, Peer, Source};
 use corewire_layout::rendezvous::Stretch;
 use corewire_ring::pair::{Lending, LentBlock};
 
-use super::rings::Returned;
 use super::{Endpoint, after};
+use crate::rings::Returned;
 use crate::wait::Patience;
 
 /// Memory for one message to one peer, returned by [`Endpoint::loan`]. It derefs to its bytes. Write the message there, and

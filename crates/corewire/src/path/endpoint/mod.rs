@@ -10,21 +10,18 @@
 //! | [`probes`] | probing for messages, claiming and discarding them |
 //! | [`calls`] | requests and replies |
 //! | [`events`] | peers that come and go, between the messages |
-//! | [`rings`] | the pair rings as the transport of the engine |
-//! | [`pipe`] | which memory long messages go through |
 //! | [`progressing`] | a thread that continues operations while the program computes |
 //!
-//! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait.
+//! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait. What carries the messages is
+//! below the engine: [`rings`](crate::rings).
 
 mod calls;
 mod events;
 mod loans;
 mod operations;
-mod pipe;
 mod probes;
 mod progressing;
 mod receive;
-mod rings;
 mod send;
 mod within;
 
@@ -41,13 +38,11 @@ pub use self::calls::{DetachedRequest, OwedReply, Request};
 pub use self::events::Event;
 pub use self::loans::{EndpointLoan, UnsentLoan};
 pub use self::progressing::{EndpointGuard, ProgressingEndpoint};
-pub(crate) use self::rings::LongMessages;
-use self::rings::PairRings;
-pub use self::rings::Rendezvous;
 pub use self::within::Within;
 use crate::error::{ConnectError, CounterError};
 use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
+use crate::rings::{LongMessages, PairRings};
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 
 /// A process's address for messages from any other process, returned by

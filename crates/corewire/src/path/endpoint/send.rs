@@ -1,4 +1,6 @@
 //! Sending.
+//!
+//! Where there is no room, the message stays pending, and any later call sends it. `send` waits, and receives meanwhile.
 
 use std::time::Duration;
 

@@ -1,14 +1,16 @@
-//! The pair rings as an endpoint's transport.
+//! The pair rings as the transport of an endpoint's engine: `path/endpoint` calls the engine, which calls this.
 //!
 //! | file | holds |
 //! |---|---|
 //! | this one | the transport, and the peers that the control thread links |
 //! | [`sending`] | the ways of a message into slots and cells |
+//! | [`pipe`] | which memory long messages go through |
 //! | [`grants`] | what peers grant of room for messages that stay in the heap |
 //! | [`blocks`] | messages that stay in the heap while their receivers read them |
 
 mod blocks;
 mod grants;
+mod pipe;
 mod sending;
 
 use std::fmt;
@@ -27,13 +29,13 @@ use corewire_transfer::thresholds::{
 };
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
-pub(super) use self::blocks::Returned;
+pub(crate) use self::blocks::Returned;
 use self::grants::{Grant, PeerGrants, has_room};
-use super::pipe::Pipe;
+use self::pipe::Pipe;
 use crate::halves::{EndpointHalf, PeerChange, notice};
 use crate::host::PairRing as Pairs;
 
-/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](super::Endpoint). The sender's
+/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](crate::Endpoint). The sender's
 /// setting decides whether a message goes through cells. Both sides copy only if both say `BothSides`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -84,7 +86,7 @@ pub(crate) struct PairRings {
 }
 
 impl PairRings {
-    pub(super) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>, long: LongMessages) -> Self {
+    pub(crate) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>, long: LongMessages) -> Self {
         let LongMessages { rendezvous, in_place_up_to } = long;
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
@@ -151,7 +153,7 @@ impl PairRings {
     }
 
     /// Reads one of the endpoint's counters.
-    pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
+    pub(crate) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)
     }
 }

@@ -1,4 +1,6 @@
 //! Messages that stay in this endpoint's heap while their receivers read them: what peers grant, and what they release.
+//!
+//! What a peer that has left still reads is not used again before its process has released it or has ended.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,7 +17,7 @@ use crate::guard::lock;
 use crate::halves::{EndpointHalf, notice};
 
 /// Loans that were dropped unsent, by any thread.
-pub(in crate::path::endpoint) struct Returned {
+pub(crate) struct Returned {
     has_some: AtomicU32,
     lent: Mutex<Vec<LentBlock>>,
     control: Arc<dyn EndpointHalf>,
@@ -33,7 +35,7 @@ impl Returned {
     }
 
     /// Gives a block back, and wakes a call that waits for room.
-    pub(in crate::path::endpoint) fn add(&self, lent: LentBlock) {
+    pub(crate) fn add(&self, lent: LentBlock) {
         lock(&self.lent).push(lent);
         self.has_some.store(1, Relaxed);
         self.control.notify(notice::RETURNED);
@@ -75,7 +77,7 @@ impl PairRings {
     }
 
     /// A block for the program to write a message of `bytes` bytes in.
-    pub(in crate::path::endpoint) fn lend(&mut self, row: u32, bytes: usize) -> Lending<LentBlock> {
+    pub(crate) fn lend(&mut self, row: u32, bytes: usize) -> Lending<LentBlock> {
         self.take_returned();
         self.scan_departed();
         let Self { pairs, control, .. } = self;
@@ -88,36 +90,31 @@ impl PairRings {
     }
 
     /// Shows observers that a loan of `bytes` bytes waits for the peer of `row` to release messages; 0 that none does.
-    pub(in crate::path::endpoint) fn show_waiting_loan(&mut self, row: u32, bytes: u64) {
+    pub(crate) fn show_waiting_loan(&mut self, row: u32, bytes: u64) {
         let unreleased = if bytes == 0 { 0 } else { self.pairs.spent(row) };
         self.pairs.set_peer_counter(row, PeerCounter::LoanWaiting, bytes);
         self.pairs.set_peer_counter(row, PeerCounter::Unreleased, unreleased);
     }
 
     /// Takes back a loan that was not sent.
-    pub(in crate::path::endpoint) fn take_back(&mut self, lent: &LentBlock) {
+    pub(crate) fn take_back(&mut self, lent: &LentBlock) {
         self.pairs.give_block_back(lent);
     }
 
     /// Where loans that are dropped go.
-    pub(in crate::path::endpoint) fn returned(&self) -> &Arc<Returned> {
+    pub(crate) fn returned(&self) -> &Arc<Returned> {
         &self.returned
     }
 
     /// Whether a message of `bytes` bytes would be refused now, for lack of a grant.
-    pub(in crate::path::endpoint) fn refuses(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        bytes: u64,
-    ) -> bool {
+    pub(crate) fn refuses(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
         self.grants.of(row).refuses
             && self.grants.goes_in_place(row, envelope, bytes)
             && matches!(self.pairs.lending(row, bytes), Lending::Spent)
     }
 
     /// Messages since the last look for a grant begin again. True if it is time for one.
-    pub(in crate::path::endpoint) fn must_look_for_grants(&mut self) -> bool {
+    pub(crate) fn must_look_for_grants(&mut self) -> bool {
         let is_due = self.in_cells >= CELLS_PER_LOOK;
         if is_due {
             self.in_cells = 0;
