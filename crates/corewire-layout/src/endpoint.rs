@@ -12,7 +12,7 @@
 //!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
 //!         128  cursor u64          as a receiver: number of slots of this pair that it has finished with
-//!         192  counters, 6 x u64   what has gone to this peer and come from it, for observers
+//!         192  counters, 8 x u64   what has gone to this peer and come from it, for observers
 //!         256  helped u64          as a sender: what it copies of the message that this peer pulls, from the end
 //!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
 //!         offers, 1024 x u64       as a sender: the offers that are valid

@@ -330,7 +330,7 @@ impl Outbox {
         } else {
             stamp_bits(SlotKind::NextCell, 0, 0)
         };
-        // ORDER(P1): as in `enqueue`.
+        // ORDER(P1): as in `publish`.
         slot.stamp().store(pair_stamp(self.head, bits), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
@@ -357,7 +357,7 @@ impl Outbox {
         if let Some(immediate) = envelope.immediate {
             slot.cell_immediate().store(immediate, Relaxed);
         }
-        // ORDER(P1): as in `enqueue`; makes the block visible, too.
+        // ORDER(P1): as in `publish`; makes the block visible, too.
         slot.stamp().store(pair_stamp(self.head, envelope.block_bits()), order!(P1: Release));
         self.head += 1;
         self.sent.add(total);
@@ -460,9 +460,9 @@ impl Outbox {
             return false;
         }
         let slot = self.slots.at(self.head);
-        // ORDER(P1): as in `enqueue`.
+        // ORDER(P1): as in `publish`.
         let end = stamp_bits(SlotKind::End, 0, 0);
-        // ORDER(P1): as in `enqueue`.
+        // ORDER(P1): as in `publish`.
         slot.stamp().store(pair_stamp(self.head, end), order!(P1: Release));
         self.end = Some(self.head);
         self.head += 1;
