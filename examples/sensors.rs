@@ -6,7 +6,7 @@ use std::error::Error;
 use std::f64::consts::TAU;
 use std::thread;
 
-use corewire::{Domain, ReceiveError, TypedReceiver};
+use corewire::{Domain, ReceiveError, Receiver};
 
 /// Number of samples: ten seconds at 1 kHz.
 const SAMPLES: u32 = 10_000;
@@ -26,11 +26,11 @@ type Outcome = Result<String, ReceiveError>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let domain = Domain::open()?;
-    let mut sensor = domain.sender("temperature").create_typed::<Sample>()?;
-    let uses: [fn(TypedReceiver<Sample>) -> Outcome; 3] = [watch, average, record];
+    let mut sensor = domain.sender("temperature").typed::<Sample>().create()?;
+    let uses: [fn(Receiver<Sample>) -> Outcome; 3] = [watch, average, record];
     let mut readers = Vec::new();
     for reading in uses {
-        let samples = domain.receiver("temperature").join_typed::<Sample>()?;
+        let samples = domain.receiver("temperature").typed::<Sample>().join()?;
         readers.push(thread::spawn(move || reading(samples)));
     }
     for number in 0..SAMPLES {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Lists the times at which the limit was exceeded.
-fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
+fn watch(mut samples: Receiver<Sample>) -> Outcome {
     let (mut alarms, mut is_above) = (Vec::new(), false);
     samples.for_each(|sample| {
         let was_above = std::mem::replace(&mut is_above, sample.kelvin > LIMIT_KELVIN);
@@ -58,7 +58,7 @@ fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
 }
 
 /// Computes the mean of all samples.
-fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
+fn average(mut samples: Receiver<Sample>) -> Outcome {
     let (mut count, mut sum) = (0u32, 0.0);
     samples.for_each(|sample| {
         count += 1;
@@ -68,7 +68,7 @@ fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
 }
 
 /// Records every tenth sample.
-fn record(mut samples: TypedReceiver<Sample>) -> Outcome {
+fn record(mut samples: Receiver<Sample>) -> Outcome {
     let mut kept = Vec::new();
     samples.for_each(|sample| {
         if sample.time_ms.is_multiple_of(10) {

@@ -22,8 +22,8 @@ mod other {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let domain = Domain::open()?;
-    let mut sender = domain.sender("example-typed").create_typed::<Tick>()?;
-    let mut receiver = domain.receiver("example-typed").join_typed::<Tick>()?;
+    let mut sender = domain.sender("example-typed").typed::<Tick>().create()?;
+    let mut receiver = domain.receiver("example-typed").typed::<Tick>().join()?;
 
     sender.send(&Tick { price: 101, volume: 7 })?; // one copy, into the channel
     let mut tick = sender.loan()?; // no copy: written where it will be read
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Fields in another order are another type, and so are plain bytes.
-    let refused = domain.receiver("example-typed").join_typed::<other::Tick>();
+    let refused = domain.receiver("example-typed").typed::<other::Tick>().join();
     println!("{}", refused.err().ok_or("swapped fields were not noticed")?);
     let refused = domain.receiver("example-typed").join();
     println!("{}", refused.err().ok_or("plain bytes were not noticed")?);

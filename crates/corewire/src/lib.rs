@@ -32,7 +32,7 @@
 //! | the newest messages, from a sender that never waits | [`SenderBuilder::overwrite`] |
 //! | to continue without a receiver that is too slow | [`SenderBuilder::evict`] |
 //! | several senders, in one order | [`SenderBuilder::open_shared`] |
-//! | values of one type | [`SenderBuilder::create_typed`] |
+//! | values of one type | [`SenderBuilder::typed`] |
 //! | requests and replies between any two processes | [`Domain::endpoint`] |
 //! | a connected socket to a process of this or another user | [`Domain::listener`], [`Domain::connect`] |
 //! | to wait for several of these at once | [`WaitSet`] |
@@ -83,7 +83,7 @@
 //! # Typed messages
 //!
 //! [`#[corewire::message]`](macro@message) declares a struct as a type of messages.
-//! [`SenderBuilder::create_typed`] and [`ReceiverBuilder::join_typed`] make channels of such values,
+//! [`SenderBuilder::typed`] and [`ReceiverBuilder::typed`] make channels of such values,
 //! which are written and read in place. A receiver with another type, or with other fields, is refused
 //! with an error that names both types. With [`ReceiverBuilder::snapshots`] values are copied out. The
 //! crate [`zerocopy`], which defines the traits behind this, is re-exported.
@@ -98,8 +98,8 @@
 //!     volume: u64,
 //! }
 //!
-//! let mut sender = domain.sender("ticks").create_typed::<Tick>()?;
-//! let mut receiver = domain.receiver("ticks").join_typed::<Tick>()?;
+//! let mut sender = domain.sender("ticks").typed::<Tick>().create()?;
+//! let mut receiver = domain.receiver("ticks").typed::<Tick>().join()?;
 //! sender.send(&Tick { price: 101, volume: 7 })?;
 //! assert_eq!(receiver.receive()?.volume, 7);
 //! # drop((receiver, sender, domain)); std::fs::remove_dir_all(&dir)?;
@@ -243,8 +243,8 @@ pub use corewire_derive::MessageType;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = std::env::temp_dir().join(format!("corewire-doc-message-{}", std::process::id()));
 /// # let domain = corewire::Domain::open_at(&dir)?;
-/// let mut sender = domain.sender("ticks").create_typed::<Tick>()?;
-/// let mut receiver = domain.receiver("ticks").join_typed::<Tick>()?;
+/// let mut sender = domain.sender("ticks").typed::<Tick>().create()?;
+/// let mut receiver = domain.receiver("ticks").typed::<Tick>().join()?;
 /// sender.send(&Tick { price: 101, volume: 7 })?;
 /// assert_eq!(*receiver.receive()?, Tick { price: 101, volume: 7 });
 /// # drop((receiver, sender, domain)); std::fs::remove_dir_all(&dir)?;
@@ -344,11 +344,8 @@ pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
 pub use rings::Rendezvous;
 pub use topology::{Topology, TopologyError};
-pub use typed::schema::ChannelType;
-pub use typed::{
-    HeldValue, MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
-    TypedSharedBatch, TypedSharedLoan, TypedSnapshotReceiver, Value,
-};
+pub use typed::payload::Payload;
+pub use typed::schema::{ChannelType, MessageType};
 pub use wait::{Interrupter, Readiness, Wait};
 pub use zerocopy;
 

@@ -53,7 +53,7 @@ pub(crate) fn look(domain: &Domain, options: &Options) -> Outcome {
 }
 
 /// Which message a receiver begins with.
-fn late_by<A>(joined: Result<Receiver<A>, JoinError>) -> String {
+fn late_by<A>(joined: Result<Receiver<[u8], A>, JoinError>) -> String {
     match joined {
         Ok(receiver) => format!("from {}", receiver.late_by()),
         Err(error) => format!("{error:?}"),

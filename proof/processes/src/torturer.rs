@@ -470,11 +470,11 @@ type Step<R> = fn(&mut R, &mut Stay, &mut Random) -> Result<(), Failure>;
 
 fn stay<A>(
     orders: &Orders,
-    receiver: &mut Receiver<A>,
+    receiver: &mut Receiver<[u8], A>,
     misses: bool,
     random: &mut Random,
     options: &Options,
-    step: Step<Receiver<A>>,
+    step: Step<Receiver<[u8], A>>,
 ) -> Outcome {
     orders.interrupt(Some(receiver.interrupter()));
     let mut stay = Stay::new(receiver.next_sequence(), misses);
@@ -523,7 +523,7 @@ fn stay<A>(
 }
 
 /// Waits for the descriptor, as an event loop does.
-fn wait_for_bell<A>(receiver: &mut Receiver<A>) -> Result<(), Failure> {
+fn wait_for_bell<A>(receiver: &mut Receiver<[u8], A>) -> Result<(), Failure> {
     let readiness = match receiver.readiness() {
         // The sender is stopped or dead. A receive will tell.
         Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => return Ok(()),

@@ -510,7 +510,7 @@ struct Tick {
 fn a_channel_of_a_type_is_read_as_bytes() {
     let scratch = Scratch::new("typed");
     let domain = Domain::open_at(&scratch.runtime()).unwrap();
-    let mut sender = domain.sender("ticks").create_typed::<Tick>().unwrap();
+    let mut sender = domain.sender("ticks").typed::<Tick>().create().unwrap();
     let [raw, json] = ["receive ticks --count 1", "receive ticks --json --count 1"]
         .map(|args| Running::start(&mut scratch.command(args)));
     sender.wait_for_receivers(2).unwrap();

@@ -7,6 +7,8 @@
 //! | 3 | Writes the record into the name's file. Other processes can now find the channel. |
 //! | 4 | Invites the receivers that wait for this name. While one is invited, the data thread has no limit above 0: the first message waits, for as long as the policy allows. |
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +37,8 @@ use crate::halves::SenderHalf;
 use crate::host::{Hosted, SenderRing};
 use crate::open::domain::Domain;
 use crate::open::levels::{self, Levels};
-use crate::path::send::Sender;
-use crate::path::shared::SharedSender;
-use crate::typed::TypedSender;
+use crate::path::send::{self, Sender};
+use crate::path::shared::{self, SharedSender};
 use crate::typed::schema::{MessageType, tag_of};
 use crate::wait::{Wait, cap_ns};
 
@@ -61,10 +62,17 @@ impl Domain {
     }
 }
 
-/// Builder of a channel, returned by [`Domain::sender`].
-#[derive(Debug, Clone)]
+/// Builder of a channel, returned by [`Domain::sender`]. `T` is what its messages hold: bytes, unless
+/// [`typed`](Self::typed) says otherwise.
 #[must_use = "nothing is created before `create`"]
-pub struct SenderBuilder {
+pub struct SenderBuilder<T: ?Sized = [u8]> {
+    options: Options,
+    _type: PhantomData<fn(&T)>,
+}
+
+/// All that a builder was told.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
     domain: Arc<DomainInner>,
     name: String,
     slots: Option<u64>,
@@ -95,8 +103,196 @@ pub(crate) struct Origin {
 
 impl SenderBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        Self { options: Options::new(&domain.inner, name), _type: PhantomData }
+    }
+
+    /// Makes the messages values of type `T`. Receivers and senders of another type are refused, with an error that
+    /// names both types. The maximum message length is at least the length of a `T`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-typed-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// #[corewire::message]
+    /// #[derive(Debug, PartialEq)]
+    /// struct Tick {
+    ///     price: u64,
+    ///     volume: u64,
+    /// }
+    ///
+    /// let mut sender = domain.sender("ticks").typed::<Tick>().create()?;
+    /// let mut receiver = domain.receiver("ticks").typed::<Tick>().join()?;
+    /// sender.send(&Tick { price: 101, volume: 7 })?; // one copy, into the channel
+    /// let mut tick = sender.loan()?; // no copy: written where it will be read
+    /// tick.price = 102;
+    /// tick.volume = 3;
+    /// tick.send();
+    ///
+    /// assert_eq!(*receiver.receive()?, Tick { price: 101, volume: 7 });
+    /// assert_eq!(receiver.receive()?.price, 102);
+    /// # drop((receiver, sender, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn typed<T: MessageType>(mut self) -> SenderBuilder<T> {
+        self.options.type_tag = tag_of::<T>();
+        SenderBuilder { options: self.options, _type: PhantomData }
+    }
+}
+
+impl<T: ?Sized> SenderBuilder<T> {
+    /// Number of messages that the ring can hold, a power of two. Default: 16384, or as many as fit in half of the
+    /// second-level cache if that is less, but at least 4096. A slot takes 64 bytes. For N receivers, 16 N slots or
+    /// more keep the sender's own cost constant.
+    pub fn slots(mut self, count: usize) -> Self {
+        self.options.slots = Some(count as u64);
+        self
+    }
+
+    /// Size in bytes of the area for messages of more than 48 bytes, a power of two. Each of them takes at most a
+    /// quarter of it. Default: 1 MiB, or half of the second-level cache if that is less. A larger area is slower.
+    pub fn window_bytes(mut self, bytes: usize) -> Self {
+        self.options.window_bytes = Some(bytes as u64);
+        self
+    }
+
+    /// Maximum length of a message in bytes. Default: a quarter of the window. For a larger value the channel gets a
+    /// second area, of two to eight times the maximum length.
+    pub fn largest_message(mut self, bytes: usize) -> Self {
+        self.options.largest_message = Some(bytes as u64);
+        self
+    }
+
+    /// Maximum number of receivers at one time, 1 to 1024. Default: 64. The sender checks up to 8 for sleepers one by
+    /// one; with more, sleepers set one word that all receivers share.
+    pub fn receivers(mut self, count_max: usize) -> Self {
+        self.options.receivers = count_max as u64;
+        self
+    }
+
+    /// Never waits for receivers (policy *Overwrite*). A slow receiver misses the messages that are overwritten, and
+    /// gets their exact number. Receivers copy messages out
+    /// ([`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots)). A send costs the same as with *Block*, but
+    /// a loan is copied when it is sent.
+    pub fn overwrite(mut self) -> Self {
+        self.options.policy = Policy::Overwrite;
+        self
+    }
+
+    /// Waits for a slow receiver for at most `after`, and then continues without it (policy *Evict*). A receiver is
+    /// evicted if it does not pass an eighth of the ring in that time while the sender waits for it. Its next call
+    /// returns an error, and it gets no more messages. The other receivers lose nothing. Receivers copy messages out
+    /// ([`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots)), and a loan is copied when it is sent.
+    pub fn evict(mut self, after: Duration) -> Self {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.options.policy = Policy::Evict { after_ns };
+        self
+    }
+
+    /// Whether receivers at other last-level caches than the sender's get messages from a relay at their cache. Only
+    /// for channels of one sender with the policy *Block*.
+    pub fn levels(mut self, levels: Levels) -> Self {
+        self.options.levels = levels;
+        self
+    }
+
+    /// The sender's last-level cache: the number of the first processor that shares it. Default: the cache of the
+    /// processor that creates the channel.
+    pub fn cache_domain(mut self, number: u32) -> Self {
+        self.options.cache_domain = Some(number);
+        self
+    }
+
+    /// How long the first message waits, from the channel's creation, for receivers that were waiting for the channel
+    /// and have not joined yet. Default: 1 s. A receiver that joins later, for example because its process was stopped,
+    /// joins like any other: it begins with the next message, or with the oldest
+    /// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)). With [`evict`](Self::evict), `after` is
+    /// the limit instead. With [`overwrite`](Self::overwrite), the first message waits for no receiver.
+    pub fn invitation_timeout(mut self, timeout: Duration) -> Self {
+        self.options.invitation_timeout = timeout;
+        self
+    }
+
+    /// Sets how the sender's calls wait for room.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.options.wait = wait;
+        self
+    }
+
+    /// Maximum time that a call sleeps before it checks by itself. Default: 100 ms; at least 1 ms. What a sleeper waits
+    /// for wakes it. The cap is the safety net for a receiver that is stopped or not scheduled between making room and
+    /// the wake-up. With a longer cap an idle machine checks less often.
+    pub fn sleep_cap(mut self, cap: Duration) -> Self {
+        self.options.sleep_cap = Some(cap);
+        self
+    }
+
+    /// Requests huge pages. Ordinary pages are used where the machine provides none for shared memory, which `corewire
+    /// doctor` reports.
+    pub fn huge_pages(mut self, wanted: bool) -> Self {
+        self.options.memory.huge_pages = wanted;
+        self
+    }
+
+    /// Touches all memory at creation, so that no message causes a page fault.
+    pub fn prefault(mut self, wanted: bool) -> Self {
+        self.options.memory.prefault = wanted;
+        self
+    }
+
+    /// Prevents the channel's memory from being swapped out.
+    pub fn lock_memory(mut self, wanted: bool) -> Self {
+        self.options.memory.lock = wanted;
+        self
+    }
+
+    /// Allocates the channel's memory on this NUMA node.
+    pub fn numa_node(mut self, node: u32) -> Self {
+        self.options.memory.numa_node = Some(node);
+        self
+    }
+
+    /// Creates the channel. Receivers that wait for it are invited and get its first message.
+    ///
+    /// # Errors
+    /// [`CreateError`]: a bad name or size, a name in use by a living process, another user's domain, an impossible
+    /// option ([`CreateError::Levels`], [`CreateError::Topology`]), or a failed call (no memory, no descriptors, a
+    /// limit).
+    pub fn create(self) -> Result<Sender<T>, CreateError> {
+        self.options.create().map(Sender::new)
+    }
+
+    /// Opens the channel as a shared one: creates it for at most `senders_max` senders (2 to 128; less than 2 counts as
+    /// 2), or becomes one of its senders if it exists. If it exists, it keeps the sizes and the policy that its creator
+    /// chose, and only the type must be the same. [`overwrite`](Self::overwrite) is refused, because it does not keep
+    /// the order. The options for memory are not used.
+    ///
+    /// Blocks until the process that admits senders answers, for at most 10 s. That process may be stopped.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create), and [`CreateError::OverwriteShared`], [`CreateError::LevelsShared`],
+    /// [`CreateError::NoHost`], [`CreateError::Enter`], and `AlreadyExists` if the channel has one sender.
+    pub fn open_shared(self, senders_max: usize) -> Result<SharedSender<T>, CreateError> {
+        self.options.open_shared(senders_max).map(SharedSender::new)
+    }
+}
+
+impl<T: ?Sized> Clone for SenderBuilder<T> {
+    fn clone(&self) -> Self {
+        Self { options: self.options.clone(), _type: PhantomData }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for SenderBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SenderBuilder").field(&self.options).finish()
+    }
+}
+
+impl Options {
+    fn new(domain: &Arc<DomainInner>, name: &str) -> Self {
         Self {
-            domain: Arc::clone(&domain.inner),
+            domain: Arc::clone(domain),
             name: name.to_owned(),
             slots: None,
             window_bytes: None,
@@ -113,131 +309,13 @@ impl SenderBuilder {
         }
     }
 
-    /// The builder of a relay's channel, whose sizes are those of the channel that it relays.
+    /// Those of a relay's channel, whose sizes are those of the channel that it relays.
     pub(crate) fn of_relay(domain: &Arc<DomainInner>, name: &ChannelName, wishes: Wishes) -> Self {
-        let domain = Domain { inner: Arc::clone(domain) };
         let Wishes { wait, sleep_cap, type_tag, .. } = wishes;
-        Self { wait, sleep_cap, type_tag, ..Self::new(&domain, name.as_str()) }
+        Self { wait, sleep_cap, type_tag, ..Self::new(domain, name.as_str()) }
     }
 
-    /// Number of messages that the ring can hold, a power of two. Default: 16384, or as many as fit in half of the
-    /// second-level cache if that is less, but at least 4096. A slot takes 64 bytes. For N receivers, 16 N slots or
-    /// more keep the sender's own cost constant.
-    pub fn slots(mut self, count: usize) -> Self {
-        self.slots = Some(count as u64);
-        self
-    }
-
-    /// Size in bytes of the area for messages of more than 48 bytes, a power of two. Each of them takes at most a
-    /// quarter of it. Default: 1 MiB, or half of the second-level cache if that is less. A larger area is slower.
-    pub fn window_bytes(mut self, bytes: usize) -> Self {
-        self.window_bytes = Some(bytes as u64);
-        self
-    }
-
-    /// Maximum length of a message in bytes. Default: a quarter of the window. For a larger value the channel gets a
-    /// second area, of two to eight times the maximum length.
-    pub fn largest_message(mut self, bytes: usize) -> Self {
-        self.largest_message = Some(bytes as u64);
-        self
-    }
-
-    /// Maximum number of receivers at one time, 1 to 1024. Default: 64. The sender checks up to 8 for sleepers one by
-    /// one; with more, sleepers set one word that all receivers share.
-    pub fn receivers(mut self, count_max: usize) -> Self {
-        self.receivers = count_max as u64;
-        self
-    }
-
-    /// Never waits for receivers (policy *Overwrite*). A slow receiver misses the messages that are overwritten, and
-    /// gets their exact number. Receivers copy messages out
-    /// ([`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots)). A send costs the same as with *Block*, but
-    /// a loan is copied when it is sent.
-    pub fn overwrite(mut self) -> Self {
-        self.policy = Policy::Overwrite;
-        self
-    }
-
-    /// Waits for a slow receiver for at most `after`, and then continues without it (policy *Evict*). A receiver is
-    /// evicted if it does not pass an eighth of the ring in that time while the sender waits for it. Its next call
-    /// returns an error, and it gets no more messages. The other receivers lose nothing. Receivers copy messages out
-    /// ([`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots)), and a loan is copied when it is sent.
-    pub fn evict(mut self, after: Duration) -> Self {
-        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-        self.policy = Policy::Evict { after_ns };
-        self
-    }
-
-    /// Whether receivers at other last-level caches than the sender's get messages from a relay at their cache. Only
-    /// for channels of one sender with the policy *Block*.
-    pub fn levels(mut self, levels: Levels) -> Self {
-        self.levels = levels;
-        self
-    }
-
-    /// The sender's last-level cache: the number of the first processor that shares it. Default: the cache of the
-    /// processor that creates the channel.
-    pub fn cache_domain(mut self, number: u32) -> Self {
-        self.cache_domain = Some(number);
-        self
-    }
-
-    /// How long the first message waits, from the channel's creation, for receivers that were waiting for the channel
-    /// and have not joined yet. Default: 1 s. A receiver that joins later, for example because its process was stopped,
-    /// joins like any other: it begins with the next message, or with the oldest
-    /// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)). With [`evict`](Self::evict), `after` is
-    /// the limit instead. With [`overwrite`](Self::overwrite), the first message waits for no receiver.
-    pub fn invitation_timeout(mut self, timeout: Duration) -> Self {
-        self.invitation_timeout = timeout;
-        self
-    }
-
-    /// Sets how the sender's calls wait for room.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Maximum time that a call sleeps before it checks by itself. Default: 100 ms; at least 1 ms. What a sleeper waits
-    /// for wakes it. The cap is the safety net for a receiver that is stopped or not scheduled between making room and
-    /// the wake-up. With a longer cap an idle machine checks less often.
-    pub fn sleep_cap(mut self, cap: Duration) -> Self {
-        self.sleep_cap = Some(cap);
-        self
-    }
-
-    /// Requests huge pages. Ordinary pages are used where the machine provides none for shared memory, which `corewire
-    /// doctor` reports.
-    pub fn huge_pages(mut self, wanted: bool) -> Self {
-        self.memory.huge_pages = wanted;
-        self
-    }
-
-    /// Touches all memory at creation, so that no message causes a page fault.
-    pub fn prefault(mut self, wanted: bool) -> Self {
-        self.memory.prefault = wanted;
-        self
-    }
-
-    /// Prevents the channel's memory from being swapped out.
-    pub fn lock_memory(mut self, wanted: bool) -> Self {
-        self.memory.lock = wanted;
-        self
-    }
-
-    /// Allocates the channel's memory on this NUMA node.
-    pub fn numa_node(mut self, node: u32) -> Self {
-        self.memory.numa_node = Some(node);
-        self
-    }
-
-    /// Creates the channel. Receivers that wait for it are invited and get its first message.
-    ///
-    /// # Errors
-    /// [`CreateError`]: a bad name or size, a name in use by a living process, another user's domain, an impossible
-    /// option ([`CreateError::Levels`], [`CreateError::Topology`]), or a failed call (no memory, no descriptors, a
-    /// limit).
-    pub fn create(self) -> Result<Sender, CreateError> {
+    fn create(self) -> Result<send::Untyped, CreateError> {
         let name = ChannelName::new(&self.name)?;
         let domain = &self.domain;
         if domain.is_forked() {
@@ -274,7 +352,7 @@ impl SenderBuilder {
         geometry: Geometry,
         incarnation: u128,
         origin: Origin,
-    ) -> Result<Sender, CreateError> {
+    ) -> Result<send::Untyped, CreateError> {
         let domain = &self.domain;
         let socket = domain.socket_name().unwrap_or(SocketName(0));
         match self.build(name, geometry, incarnation, origin) {
@@ -361,7 +439,7 @@ impl SenderBuilder {
         owner: &Arc<Owner>,
         record: NameRecord,
         origin: Origin,
-    ) -> Result<Sender, CreateError> {
+    ) -> Result<send::Untyped, CreateError> {
         let domain = &self.domain;
         owner.keep_claim(claim);
         let mut ring = SenderRing::new(parts, Hosted::new(Arc::new(SenderControl::new(owner))));
@@ -369,53 +447,12 @@ impl SenderBuilder {
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add(Kind::Channel, owner.name(), owner);
         // From here on, dropping the sender releases everything.
-        let sender = Sender::new(ring, owner.clone(), self.wait, origin.hangs_up);
+        let sender = send::Untyped::new(ring, owner.clone(), self.wait, origin.hangs_up);
         owner.publish(record)?;
         Ok(sender)
     }
 
-    /// Creates the channel for values of type `T`. Receivers of another type are refused. The maximum message length is
-    /// at least the length of a `T`.
-    ///
-    /// # Errors
-    /// As for [`create`](Self::create).
-    pub fn create_typed<T: MessageType>(self) -> Result<TypedSender<T>, CreateError> {
-        self.fitting::<T>()?.create().map(TypedSender::new)
-    }
-
-    /// Opens the shared channel for values of type `T`.
-    ///
-    /// # Errors
-    /// As for [`open_shared`](Self::open_shared), and [`CreateError::Enter`] with
-    /// [`JoinError::Type`](crate::JoinError::Type) if the channel exists with another type.
-    pub fn open_shared_typed<T: MessageType>(
-        self,
-        senders_max: usize,
-    ) -> Result<TypedSender<T, SharedSender>, CreateError> {
-        self.fitting::<T>()?.open_shared(senders_max).map(TypedSender::new)
-    }
-
-    /// Sets the type and the maximum message length for values of type `T`.
-    fn fitting<T: MessageType>(mut self) -> Result<Self, CreateError> {
-        self.type_tag = tag_of::<T>();
-        let needed = size_of::<T>().max(1) as u64;
-        if self.geometry()?.message_bytes_max() < needed {
-            self.largest_message = Some(needed);
-        }
-        Ok(self)
-    }
-
-    /// Opens the channel as a shared one: creates it for at most `senders_max` senders (2 to 128; less than 2 counts as
-    /// 2), or becomes one of its senders if it exists. If it exists, it keeps the sizes and the policy that its creator
-    /// chose, and only the type must be the same. [`overwrite`](Self::overwrite) is refused, because it does not keep
-    /// the order. The options for memory are not used.
-    ///
-    /// Blocks until the process that admits senders answers, for at most 10 s. That process may be stopped.
-    ///
-    /// # Errors
-    /// As for [`create`](Self::create), and [`CreateError::OverwriteShared`], [`CreateError::LevelsShared`],
-    /// [`CreateError::NoHost`], [`CreateError::Enter`], and `AlreadyExists` if the channel has one sender.
-    pub fn open_shared(self, senders_max: usize) -> Result<SharedSender, CreateError> {
+    fn open_shared(self, senders_max: usize) -> Result<shared::Untyped, CreateError> {
         let name = ChannelName::new(&self.name)?;
         if self.policy == Policy::Overwrite {
             return Err(CreateError::OverwriteShared);
@@ -438,14 +475,19 @@ impl SenderBuilder {
         let plan = Plan { name, geometry, policy, type_tag, invitation_patience };
         let (mut ring, member) = member::open(&self.domain, &plan)?;
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
-        Ok(SharedSender::new(ring, member, self.wait))
+        Ok(shared::Untyped::new(ring, member, self.wait))
     }
 
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let window = self.window_bytes.unwrap_or_else(default_window_bytes);
         let largest = self.largest_message.unwrap_or(window / 4);
         let slots = self.slots.unwrap_or_else(default_slots);
-        Ok(Geometry::new(slots, window, largest, self.receivers)?)
+        let geometry = Geometry::new(slots, window, largest, self.receivers)?;
+        let needed = self.type_tag.key.bytes;
+        if geometry.message_bytes_max() >= needed {
+            return Ok(geometry);
+        }
+        Ok(Geometry::new(slots, window, needed, self.receivers)?)
     }
 }
 

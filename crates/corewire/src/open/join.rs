@@ -22,7 +22,7 @@ pub(crate) fn join<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Receiver<[u8], A>, JoinError> {
     span!("join", channel = name);
     // A guest cannot be a follower or a relay.
     let group = domain.socket_name().map(|_| wishes.cache_domain.unwrap_or_else(levels::own_group));
@@ -45,9 +45,9 @@ pub(crate) fn join_other<A: Reading>(
     name: &ChannelName,
     wishes: Wishes,
     former: Option<u128>,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Receiver<[u8], A>, JoinError> {
     let receiver = join::<A>(domain, name, wishes)?;
-    if former == Some(receiver.attachment.incarnation()) {
+    if former == Some(receiver.untyped.attachment.incarnation()) {
         return Err(JoinError::NotFound(name.clone()));
     }
     Ok(receiver)
@@ -57,7 +57,7 @@ pub(crate) fn join_other<A: Reading>(
 fn receiver<A: Reading, T: ReceiverHalf + 'static>(
     row: Row<T>,
     joiner: Joiner,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Receiver<[u8], A>, JoinError> {
     let Row { ring, attachment, trusted, header } = row;
     let access = grant(&ring, trusted, &*attachment, header.policy)?;
     let wait = joiner.wishes.wait;

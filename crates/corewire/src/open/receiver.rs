@@ -1,5 +1,6 @@
 //! Joining a channel: the builder of a receiver.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,6 @@ use crate::open::domain::Domain;
 use crate::open::join::join;
 use crate::open::waiting;
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
-use crate::typed::TypedReceiver;
 use crate::typed::schema::{MessageType, tag_of};
 use crate::wait::Wait;
 
@@ -26,14 +26,14 @@ impl Domain {
     }
 }
 
-/// Builder of a receiver, returned by [`Domain::receiver`]. `A` says how messages are read.
-#[derive(Debug, Clone)]
+/// Builder of a receiver, returned by [`Domain::receiver`]. `T` is what the messages hold: bytes, unless
+/// [`typed`](Self::typed) says otherwise. `A` says how they are read.
 #[must_use = "nothing is joined before `join`"]
-pub struct ReceiverBuilder<A = InPlace> {
+pub struct ReceiverBuilder<T: ?Sized = [u8], A = InPlace> {
     domain: Arc<DomainInner>,
     name: String,
     wishes: Wishes,
-    access: PhantomData<fn() -> A>,
+    access: PhantomData<fn(&T) -> A>,
 }
 
 impl ReceiverBuilder {
@@ -41,17 +41,51 @@ impl ReceiverBuilder {
         let (domain, name) = (Arc::clone(&domain.inner), name.to_owned());
         Self { domain, name, wishes: Wishes::default(), access: PhantomData }
     }
+}
 
+impl<T: ?Sized> ReceiverBuilder<T> {
     /// Copies messages out instead of reading them in place. This is possible for every channel. It is the only way if
     /// messages may be overwritten while they are read ([`SenderBuilder::overwrite`](crate::SenderBuilder::overwrite),
     /// [`SenderBuilder::evict`](crate::SenderBuilder::evict)), or if the sender is not trusted.
-    pub fn snapshots(self) -> ReceiverBuilder<Copying> {
+    pub fn snapshots(self) -> ReceiverBuilder<T, Copying> {
         let Self { domain, name, wishes, .. } = self;
         ReceiverBuilder { domain, name, wishes, access: PhantomData }
     }
 }
 
-impl<A: Reading> ReceiverBuilder<A> {
+impl<A: Reading> ReceiverBuilder<[u8], A> {
+    /// Makes the messages values of type `T`. A channel of another type, or of another version of the type, is refused
+    /// with [`JoinError::Type`]. See [`SenderBuilder::typed`](crate::SenderBuilder::typed).
+    pub fn typed<T: MessageType>(self) -> ReceiverBuilder<T, A> {
+        let Self { domain, name, wishes, .. } = self;
+        let wishes = Wishes { type_tag: tag_of::<T>(), ..wishes };
+        ReceiverBuilder { domain, name, wishes, access: PhantomData }
+    }
+
+    /// Joins a channel of any declared type, or of plain bytes, and reads messages as bytes. Without this option, a
+    /// channel that was created for a type refuses a receiver of bytes. [`Receiver::channel_type`] returns the type of
+    /// the channel.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// let mut prices = domain.sender("prices").typed::<u64>().create()?;
+    /// let mut receiver = domain.receiver("prices").any_type().join()?;
+    /// prices.send(&7)?;
+    /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
+    /// assert_eq!(receiver.channel_type().unwrap().name, "u64");
+    /// # drop(receiver); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_type(mut self) -> Self {
+        self.wishes.type_tag = TypeTag::ANY;
+        self
+    }
+}
+
+impl<T: ?Sized, A: Reading> ReceiverBuilder<T, A> {
     /// Begins with the oldest message that is still complete, instead of the next one sent. How far
     /// back this is depends on the ring and the window: at most one message less than there are slots, and about half of
     /// the window's bytes.
@@ -91,35 +125,13 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
-    /// Joins a channel of any declared type, or of plain bytes, and reads messages as bytes. Without this option, a
-    /// channel that was created for a type refuses a receiver of bytes. [`Receiver::channel_type`] returns the type of
-    /// the channel.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
-    /// # let domain = corewire::Domain::open_at(&dir)?;
-    /// let mut prices = domain.sender("prices").create_typed::<u64>()?;
-    /// let mut receiver = domain.receiver("prices").any_type().join()?;
-    /// prices.send(&7)?;
-    /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
-    /// assert_eq!(receiver.channel_type().unwrap().name, "u64");
-    /// # drop(receiver); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn any_type(mut self) -> Self {
-        self.wishes.type_tag = TypeTag::ANY;
-        self
-    }
-
     /// Joins the channel now. Blocks until the channel's process answers. An answer may take at most 10 s.
     ///
     /// # Errors
     /// [`JoinError::NotFound`] if there is none; [`JoinError::NotInPlace`] if its messages must be copied out;
     /// [`JoinError`] for everything else.
-    pub fn join(self) -> Result<Receiver<A>, JoinError> {
-        join(&self.domain, &ChannelName::new(&self.name)?, self.wishes)
+    pub fn join(self) -> Result<Receiver<T, A>, JoinError> {
+        join(&self.domain, &ChannelName::new(&self.name)?, self.wishes).map(Receiver::of)
     }
 
     /// Joins the channel as soon as it exists. If it does not exist yet, this receiver's first message is the channel's
@@ -128,7 +140,7 @@ impl<A: Reading> ReceiverBuilder<A> {
     ///
     /// # Errors
     /// [`JoinError`], but never `NotFound`.
-    pub fn join_when_created(self) -> Result<Receiver<A>, JoinError> {
+    pub fn join_when_created(self) -> Result<Receiver<T, A>, JoinError> {
         self.wait_and_join(None)
     }
 
@@ -138,47 +150,26 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// # Errors
     /// [`JoinError::NotCreated`] if the channel was not created in time; [`JoinError::NoAnswer`] if it exists, but the
     /// process that admits receivers does not answer because it is stopped; [`JoinError`] for everything else.
-    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
+    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<T, A>, JoinError> {
         self.wait_and_join(Some(timeout))
     }
 
-    /// Joins the channel now, for values of type `T`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] if it has another type, or another version of the type; otherwise as for
-    /// [`join`](Self::join).
-    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
-        self.expecting::<T>().join().map(TypedReceiver::new)
-    }
-
-    /// Joins the channel as soon as it exists, for values of type `T`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); otherwise like
-    /// [`join_when_created`](Self::join_when_created).
-    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
-        self.expecting::<T>().join_when_created().map(TypedReceiver::new)
-    }
-
-    /// Like [`join_typed_when_created`](Self::join_typed_when_created), but waits for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); otherwise as for
-    /// [`join_timeout`](Self::join_timeout).
-    pub fn join_typed_timeout<T: MessageType>(
-        self,
-        timeout: Duration,
-    ) -> Result<TypedReceiver<T, A>, JoinError> {
-        self.expecting::<T>().join_timeout(timeout).map(TypedReceiver::new)
-    }
-
-    fn expecting<T: MessageType>(mut self) -> Self {
-        self.wishes.type_tag = tag_of::<T>();
-        self
-    }
-
-    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
+    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<T, A>, JoinError> {
         let name = ChannelName::new(&self.name)?;
         waiting::join_when_created(&self.domain, &name, self.wishes, timeout, None)
+            .map(Receiver::of)
+    }
+}
+
+impl<T: ?Sized, A> Clone for ReceiverBuilder<T, A> {
+    fn clone(&self) -> Self {
+        let (domain, name) = (Arc::clone(&self.domain), self.name.clone());
+        Self { domain, name, wishes: self.wishes, access: PhantomData }
+    }
+}
+
+impl<T: ?Sized, A> fmt::Debug for ReceiverBuilder<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReceiverBuilder").field(&self.name).field(&self.wishes).finish()
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn join_when_created<A: Reading>(
     wishes: Wishes,
     timeout: Option<Duration>,
     former: Option<u128>,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Receiver<[u8], A>, JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }
@@ -140,7 +140,7 @@ impl Drop for Note {
 }
 
 impl<A: Reading> Join<A> for Joiner {
-    fn join(&self, again: Again) -> Result<Receiver<A>, JoinError> {
+    fn join(&self, again: Again) -> Result<Receiver<[u8], A>, JoinError> {
         let Self { domain, name, wishes } = self;
         let start = if again.has_ended { wishes.start } else { Start::Now };
         let wishes = Wishes { start, waiter: 0, patience: Patience::default(), ..*wishes };

@@ -7,36 +7,38 @@ use std::fmt;
 
 use crate::error::{ReceiveError, SendError};
 use crate::path::receive::Receiver;
-use crate::path::send::{Loan, Sender};
+use crate::path::send::{Sender, Untyped};
+use crate::typed::payload::Payload;
+use crate::typed::schema::MessageType;
+use crate::wait::Patience;
 
-impl Sender {
+impl<T: ?Sized> Sender<T> {
     /// Begins a batch. Its messages are published one by one, but sleeping receivers are woken only once, when the
     /// batch ends.
-    pub fn batch(&mut self) -> SendBatch<'_> {
+    pub fn batch(&mut self) -> SendBatch<'_, T> {
         SendBatch { sender: self }
     }
 }
 
 /// Messages that are sent together. Each is published when it is added. Sleeping receivers are woken once, when the
 /// batch is dropped or must wait for room.
-#[derive(Debug)]
-pub struct SendBatch<'a> {
-    sender: &'a mut Sender,
+pub struct SendBatch<'a, T: ?Sized = [u8]> {
+    sender: &'a mut Sender<T>,
 }
 
-impl<'a> SendBatch<'a> {
+impl<T: Payload + ?Sized> SendBatch<'_, T> {
     /// Sends one message of the batch, waiting for room if there is none.
     ///
     /// # Errors
     /// As for [`Sender::send`].
     #[inline]
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        let mut loan = self.sender.loan(message.len())?;
-        loan.ring.fill(message);
-        loan.ring.send_quietly();
-        Ok(())
+    pub fn send(&mut self, message: &T) -> Result<(), SendError> {
+        self.sender.untyped.send_quietly(message.bytes())
     }
+}
 
+/// For bytes.
+impl SendBatch<'_> {
     /// Lends memory for one message of `bytes` bytes, calls `write` to fill it, and sends it.
     ///
     /// # Errors
@@ -47,12 +49,25 @@ impl<'a> SendBatch<'a> {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let mut loan: Loan<'_> = self.sender.loan(bytes)?;
-        write(&mut loan);
-        loan.ring.send_quietly();
-        Ok(())
+        self.sender.untyped.send_quietly_with(bytes, write)
     }
+}
 
+/// For values of one type.
+impl<T: MessageType> SendBatch<'_, T> {
+    /// Lends memory for one value, calls `write` to fill it, and sends it. Its fields have no meaningful content at
+    /// first. Write each of them.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn send_with(&mut self, write: impl FnOnce(&mut T)) -> Result<(), SendError> {
+        let write = |bytes: &mut [u8]| write(T::view_mut(bytes));
+        self.sender.untyped.send_quietly_with(size_of::<T>(), write)
+    }
+}
+
+impl<T: ?Sized> SendBatch<'_, T> {
     /// Ends the batch, like dropping it: wakes sleeping receivers.
     ///
     /// # Errors
@@ -63,19 +78,48 @@ impl<'a> SendBatch<'a> {
     }
 }
 
-impl Drop for SendBatch<'_> {
-    fn drop(&mut self) {
-        self.sender.wake_if_asleep();
+impl Untyped {
+    #[inline]
+    fn send_quietly(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut loan = self.loan_within(message.len(), Patience::Forever)?;
+        loan.ring.fill(message);
+        loan.ring.send_quietly();
+        Ok(())
+    }
+
+    #[inline]
+    fn send_quietly_with(
+        &mut self,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let mut loan = self.loan_within(bytes, Patience::Forever)?;
+        write(&mut loan);
+        loan.ring.send_quietly();
+        Ok(())
     }
 }
 
-impl Receiver {
+impl<T: ?Sized> Drop for SendBatch<'_, T> {
+    fn drop(&mut self) {
+        self.sender.untyped.wake_if_asleep();
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for SendBatch<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendBatch").field("sender", &self.sender).finish()
+    }
+}
+
+/// For bytes and values, read in place.
+impl<T: Payload + ?Sized> Receiver<T> {
     /// Waits for at least one message, and returns up to `count_max` of the available messages. All are readable in
     /// place until the [`Batch`] is dropped.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
-    pub fn receive_batch(&mut self, count_max: usize) -> Result<Batch<'_>, ReceiveError> {
+    pub fn receive_batch(&mut self, count_max: usize) -> Result<Batch<'_, T>, ReceiveError> {
         let mut batch = Batch { receiver: self, count: 0 };
         batch.receive(count_max)?;
         Ok(batch)
@@ -84,12 +128,12 @@ impl Receiver {
 
 /// Several messages, all readable in place. The first ones can be released while more are received. Dropping the batch
 /// releases all.
-pub struct Batch<'a> {
-    receiver: &'a mut Receiver,
+pub struct Batch<'a, T: ?Sized = [u8]> {
+    receiver: &'a mut Receiver<T>,
     count: u64,
 }
 
-impl<'a> Batch<'a> {
+impl<T: Payload + ?Sized> Batch<'_, T> {
     /// Receives up to `count_max` more messages. Waits for one if none is available and the batch is empty. Returns
     /// their number; 0 if the batch has some and no more are available.
     ///
@@ -98,7 +142,7 @@ impl<'a> Batch<'a> {
     pub fn receive(&mut self, count_max: usize) -> Result<usize, ReceiveError> {
         let wanted = self.count.saturating_add(count_max as u64);
         loop {
-            let ready = self.receiver.ring.ready_count(wanted);
+            let ready = self.receiver.untyped.ring.ready_count(wanted);
             if ready > self.count || self.count > 0 || count_max == 0 {
                 let more = ready.saturating_sub(self.count);
                 if more == 0 {
@@ -127,17 +171,19 @@ impl<'a> Batch<'a> {
     /// Reads message `index` of the batch, in place; `None` if there is no such message.
     ///
     /// # Errors
-    /// [`ReceiveError::Violation`] if the sender's memory holds an impossible value.
-    pub fn get(&self, index: usize) -> Result<Option<&[u8]>, ReceiveError> {
+    /// [`ReceiveError::Value`] if the message is not a `T`, [`ReceiveError::Violation`] if the sender's memory holds an
+    /// impossible value.
+    pub fn get(&self, index: usize) -> Result<Option<&T>, ReceiveError> {
         if index >= self.len() {
             return Ok(None);
         }
-        self.receiver.peek(index as u64)
+        let bytes = self.receiver.peek(index as u64)?;
+        Ok(bytes.map(T::check).transpose()?)
     }
 
-    /// The messages of the batch, in order, in place. Ends early at an impossible value in the sender's memory;
-    /// [`get`](Self::get) returns the error.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    /// The messages of the batch, in order, in place. Ends early at a message that is not a `T`, or at an impossible
+    /// value in the sender's memory; [`get`](Self::get) returns the error.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).map_while(|index| self.get(index).ok().flatten())
     }
 
@@ -148,18 +194,18 @@ impl<'a> Batch<'a> {
     pub fn release(&mut self, count: usize) -> Result<(), ReceiveError> {
         let count = self.count.min(count as u64);
         self.count -= count;
-        self.receiver.ring.done(count).map_err(|error| self.receiver.failed(error))
+        self.receiver.untyped.ring.done(count).map_err(|error| self.receiver.failed(error))
     }
 }
 
-impl Drop for Batch<'_> {
+impl<T: ?Sized> Drop for Batch<'_, T> {
     fn drop(&mut self) {
         // The next receive returns a violation again.
-        let _ = self.receiver.ring.done(self.count);
+        let _ = self.receiver.untyped.ring.done(self.count);
     }
 }
 
-impl fmt::Debug for Batch<'_> {
+impl<T: ?Sized> fmt::Debug for Batch<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch").field("len", &self.count).finish()
     }

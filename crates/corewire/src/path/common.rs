@@ -1,17 +1,18 @@
-//! The methods that the senders of both kinds of channel have in common. Each kind adds `send`, which is its own fast
-//! path, `send_within`, `loan_within` and `wait_for_receivers_within`.
+//! The methods that the senders of both kinds of channel have in common. Each kind adds `send`, `batch`, `drain`,
+//! `sent` and `close`. Its `Untyped` has what is compiled once: `send_within`, `loan_within` and `wait_for_receivers_within`.
 
 /// Defines the methods for `$sender`, whose loans are `$loan`.
 macro_rules! common_methods {
     ($sender:ident, $loan:ident) => {
-        impl $sender {
+        /// For bytes and values.
+        impl<T: Payload + ?Sized> $sender<T> {
             /// Sends `message` if there is room now. Never blocks.
             ///
             /// # Errors
             /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
             #[inline]
-            pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
-                self.send_within(message, Patience::None)
+            pub fn try_send(&mut self, message: &T) -> Result<(), SendError> {
+                self.untyped.send_within(message.bytes(), Patience::None)
             }
 
             /// Sends `message`, waiting for room for at most `timeout`.
@@ -20,12 +21,15 @@ macro_rules! common_methods {
             /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
             pub fn send_timeout(
                 &mut self,
-                message: &[u8],
+                message: &T,
                 timeout: Duration,
             ) -> Result<(), SendError> {
-                self.send_within(message, Patience::until(timeout))
+                self.untyped.send_within(message.bytes(), Patience::until(timeout))
             }
+        }
 
+        /// For bytes.
+        impl $sender {
             /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. The memory has no
             /// meaningful content at first. Up to 48 bytes are 16-byte aligned, longer messages 64-byte aligned.
             ///
@@ -33,7 +37,7 @@ macro_rules! common_methods {
             /// As for [`send`](Self::send).
             #[inline(always)]
             pub fn loan(&mut self, bytes: usize) -> Result<$loan<'_>, SendError> {
-                self.loan_within(bytes, Patience::Forever)
+                self.untyped.loan_within(bytes, Patience::Forever)
             }
 
             /// Lends memory for a message if there is room now. Never blocks.
@@ -42,7 +46,7 @@ macro_rules! common_methods {
             /// As for [`try_send`](Self::try_send).
             #[inline]
             pub fn try_loan(&mut self, bytes: usize) -> Result<$loan<'_>, SendError> {
-                self.loan_within(bytes, Patience::None)
+                self.untyped.loan_within(bytes, Patience::None)
             }
 
             /// Lends memory for a message, waiting for room for at most `timeout`.
@@ -54,16 +58,48 @@ macro_rules! common_methods {
                 bytes: usize,
                 timeout: Duration,
             ) -> Result<$loan<'_>, SendError> {
-                self.loan_within(bytes, Patience::until(timeout))
+                self.untyped.loan_within(bytes, Patience::until(timeout))
+            }
+        }
+
+        /// For values of one type.
+        impl<T: MessageType> $sender<T> {
+            /// Lends memory for a value, waiting for room if there is none. Its fields have no meaningful content at
+            /// first, often that of an earlier message. Write each of them.
+            ///
+            /// # Errors
+            /// As for [`send`](Self::send).
+            #[inline]
+            pub fn loan(&mut self) -> Result<$loan<'_, T>, SendError> {
+                self.untyped.loan_within(size_of::<T>(), Patience::Forever).map($loan::of)
             }
 
+            /// Lends memory for a value if there is room now. Never blocks.
+            ///
+            /// # Errors
+            /// As for [`try_send`](Self::try_send).
+            #[inline]
+            pub fn try_loan(&mut self) -> Result<$loan<'_, T>, SendError> {
+                self.untyped.loan_within(size_of::<T>(), Patience::None).map($loan::of)
+            }
+
+            /// Lends memory for a value, waiting for room for at most `timeout`.
+            ///
+            /// # Errors
+            /// As for [`send_timeout`](Self::send_timeout).
+            pub fn loan_timeout(&mut self, timeout: Duration) -> Result<$loan<'_, T>, SendError> {
+                self.untyped.loan_within(size_of::<T>(), Patience::until(timeout)).map($loan::of)
+            }
+        }
+
+        impl<T: ?Sized> $sender<T> {
             /// Waits until at least `count` receivers have joined, including all that were waiting for the channel when
             /// it was created. Returns the number of joined receivers.
             ///
             /// # Errors
             /// [`SendError::Interrupted`] or `Forked`.
             pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
-                self.wait_for_receivers_within(count, Patience::Forever)
+                self.untyped.wait_for_receivers_within(count, Patience::Forever)
             }
 
             /// Like [`wait_for_receivers`](Self::wait_for_receivers), but waits for at most `timeout`. Returns the
@@ -76,26 +112,26 @@ macro_rules! common_methods {
                 count: usize,
                 timeout: Duration,
             ) -> Result<usize, SendError> {
-                self.wait_for_receivers_within(count, Patience::until(timeout))
+                self.untyped.wait_for_receivers_within(count, Patience::until(timeout))
             }
 
             /// Number of joined receivers. Another thread may change it at any time.
             #[must_use]
             pub fn receivers(&self) -> usize {
                 // A forked child lacks the thread that may hold this lock.
-                if self.is_forked() { 0 } else { self.half.joined() }
+                if self.untyped.is_forked() { 0 } else { self.untyped.half.joined() }
             }
 
             /// Maximum length of this channel's messages in bytes.
             #[must_use]
             pub fn largest_message(&self) -> usize {
-                usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
+                self.untyped.largest_message()
             }
 
             /// The channel's name.
             #[must_use]
             pub fn name(&self) -> &str {
-                self.half.name().as_str()
+                self.untyped.half.name().as_str()
             }
 
             /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
@@ -115,17 +151,24 @@ macro_rules! common_methods {
             /// [`CounterError`] if there is no counter of that name; it lists the names.
             pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
                 let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
-                if !self.is_forked() {
-                    self.ring.publish_counters();
+                let Untyped { ring, .. } = &self.untyped;
+                if !self.untyped.is_forked() {
+                    ring.publish_counters();
                 }
-                Ok(self.ring.counter(counter))
+                Ok(ring.counter(counter))
             }
 
             /// A handle with which another thread ends a call of this sender that waits.
             #[must_use]
             pub fn interrupter(&self) -> Interrupter {
-                let notify = self.half.notifier();
+                let notify = self.untyped.half.notifier();
                 Interrupter::new(move || notify(notice::INTERRUPTED))
+            }
+        }
+
+        impl Untyped {
+            fn largest_message(&self) -> usize {
+                usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
             }
 
             fn is_forked(&self) -> bool {
@@ -141,7 +184,7 @@ macro_rules! common_methods {
             }
         }
 
-        impl fmt::Debug for $sender {
+        impl<T: ?Sized> fmt::Debug for $sender<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($sender))
                     .field("name", &self.name())
@@ -150,19 +193,19 @@ macro_rules! common_methods {
             }
         }
 
-        impl Deref for $loan<'_> {
-            type Target = [u8];
+        impl<T: Payload + ?Sized> Deref for $loan<'_, T> {
+            type Target = T;
 
             #[inline(always)]
-            fn deref(&self) -> &[u8] {
-                self.ring.bytes()
+            fn deref(&self) -> &T {
+                T::view(self.ring.bytes())
             }
         }
 
-        impl DerefMut for $loan<'_> {
+        impl<T: Payload + ?Sized> DerefMut for $loan<'_, T> {
             #[inline(always)]
-            fn deref_mut(&mut self) -> &mut [u8] {
-                self.ring.bytes_mut()
+            fn deref_mut(&mut self) -> &mut T {
+                T::view_mut(self.ring.bytes_mut())
             }
         }
 
@@ -173,9 +216,9 @@ macro_rules! common_methods {
             }
         }
 
-        impl fmt::Debug for $loan<'_> {
+        impl<T: ?Sized> fmt::Debug for $loan<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($loan)).field("bytes", &self.len()).finish()
+                f.debug_struct(stringify!($loan)).field("bytes", &self.ring.bytes().len()).finish()
             }
         }
     };

@@ -4,14 +4,16 @@
 //! follower leaves its group at once, and keeps only its row in the relay's ring.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 
 use corewire_ring::broadcast as ring;
 
 use crate::host::Hosted;
 use crate::path::receive::Message;
+use crate::typed::payload::Payload;
 
-impl Message<'_> {
+impl<T: ?Sized> Message<'_, T> {
     /// Holds the message beyond this call's borrow of the receiver. The bytes are not copied: they stay where the
     /// sender wrote them. The receiver can receive the following messages meanwhile. Does not block.
     ///
@@ -43,13 +45,13 @@ impl Message<'_> {
     /// # }
     /// ```
     #[must_use]
-    pub fn hold(self) -> HeldMessage {
-        HeldMessage { ring: self.ring.hold() }
+    pub fn hold(self) -> HeldMessage<T> {
+        HeldMessage { ring: self.ring.hold(), _type: PhantomData }
     }
 }
 
 /// A message that stays where the sender wrote it until this value is dropped, on any thread: see [`Message::hold`]. It
-/// derefs to its bytes.
+/// derefs to its bytes, or to its value.
 ///
 /// It outlives the [`Receiver`](crate::Receiver). A receiver that is dropped while it holds messages still counts for
 /// the sender, and leaves the channel when the last of them is dropped. If the sender closes the channel or dies, held
@@ -65,11 +67,12 @@ impl Message<'_> {
 /// side could not communicate with the receiver's process or took it for dead
 /// ([`ReceiveError::Evicted`](crate::ReceiveError::Evicted), although this channel does not evict). Messages that are
 /// still held then stay mapped, but the sender may overwrite them: drop them.
-pub struct HeldMessage {
+pub struct HeldMessage<T: ?Sized = [u8]> {
     ring: ring::Held<Hosted>,
+    _type: PhantomData<fn(&T)>,
 }
 
-impl HeldMessage {
+impl<T: ?Sized> HeldMessage<T> {
     /// Its number in the channel, from 0.
     #[must_use]
     pub fn sequence(&self) -> u64 {
@@ -77,24 +80,24 @@ impl HeldMessage {
     }
 }
 
-impl Deref for HeldMessage {
-    type Target = [u8];
+impl<T: Payload + ?Sized> Deref for HeldMessage<T> {
+    type Target = T;
 
     #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.ring
+    fn deref(&self) -> &T {
+        T::view(&self.ring)
     }
 }
 
-impl AsRef<[u8]> for HeldMessage {
-    fn as_ref(&self) -> &[u8] {
+impl<T: Payload + ?Sized> AsRef<T> for HeldMessage<T> {
+    fn as_ref(&self) -> &T {
         self
     }
 }
 
-impl fmt::Debug for HeldMessage {
+impl<T: ?Sized> fmt::Debug for HeldMessage<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sequence, bytes) = (self.sequence(), self.len());
+        let (sequence, bytes) = (self.sequence(), self.ring.len());
         f.debug_struct("HeldMessage").field("sequence", &sequence).field("bytes", &bytes).finish()
     }
 }

@@ -1,6 +1,7 @@
 //! Receiving: find the stamp, read in place, release; wait if there is no message.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use corewire_ring::doorbell::notice;
 use crate::error::{CounterError, JoinError, ReceiveError};
 use crate::halves::ReceiverHalf;
 use crate::host::{Hosted, ReceiverRing as Ring};
+use crate::typed::payload::Payload;
 use crate::typed::schema::ChannelType;
 use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 
@@ -21,11 +23,20 @@ use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 /// It gets every message from its first one on, in the order in which they were sent, each exactly once. If the sender
 /// dies, the receiver first gets all messages that the sender committed, and then an error.
 ///
+/// `T` is what its messages hold: bytes, or values of one type
+/// ([`ReceiverBuilder::typed`](crate::ReceiverBuilder::typed)).
+///
 /// `A` says how it reads: [`InPlace`] reads messages where the sender wrote them; [`Copying`] copies them from channels
 /// whose messages may be overwritten while they are read ([`SnapshotReceiver`](crate::SnapshotReceiver)).
 ///
 /// Dropping the receiver leaves the channel, once the messages that it [holds](Message::hold) are dropped, too.
-pub struct Receiver<A = InPlace> {
+pub struct Receiver<T: ?Sized = [u8], A = InPlace> {
+    pub(crate) untyped: Untyped<A>,
+    _type: PhantomData<fn(&T)>,
+}
+
+/// A receiver, whatever its messages hold.
+pub(crate) struct Untyped<A> {
     pub(crate) ring: Ring,
     pub(crate) attachment: Arc<dyn ReceiverHalf>,
     pub(crate) access: A,
@@ -39,7 +50,7 @@ pub struct Receiver<A = InPlace> {
 /// Joins a channel of the same name for an existing receiver: see [`Receiver::rejoin`].
 pub(crate) trait Join<A>: Send + Sync {
     /// Joins.
-    fn join(&self, again: Again) -> Result<Receiver<A>, JoinError>;
+    fn join(&self, again: Again) -> Result<Receiver<[u8], A>, JoinError>;
 }
 
 /// How to join again.
@@ -104,19 +115,21 @@ impl From<ring::Violation> for Unready {
     }
 }
 
-impl Receiver {
+/// For bytes and values, read in place.
+impl<T: Payload + ?Sized> Receiver<T> {
     /// Receives the next message, in place, waiting for it if necessary. Dropping the [`Message`] releases its memory
     /// to the sender.
     ///
     /// # Errors
     /// [`ReceiveError::EndOfStream`] or `SenderDied` if no message will come any more; `Violation`, `Interrupted`,
-    /// `Forked`.
+    /// `Forked`. A message that is not a `T` ends as [`ReceiveError::Value`]; only a sender that does not use corewire
+    /// can send one.
     #[inline(always)]
-    pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        let Self { ring, access, poller, attachment, .. } = self;
+    pub fn receive(&mut self) -> Result<Message<'_, T>, ReceiveError> {
+        let Untyped { ring, access, poller, attachment, .. } = &mut self.untyped;
         let wait = |ring: &mut Ring| wait_for_message(ring, poller, attachment, NO_LIMIT_NS);
         match ring.receive_with(*access, wait) {
-            Ok(ring) => Ok(Message { ring }),
+            Ok(ring) => Message::new(ring),
             Err(error) => Err(attachment.failed(error)),
         }
     }
@@ -126,10 +139,10 @@ impl Receiver {
     /// # Errors
     /// As for [`receive`](Self::receive).
     #[inline(always)]
-    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        let Self { ring, access, attachment, .. } = self;
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_, T>>, ReceiveError> {
+        let Untyped { ring, access, attachment, .. } = &mut self.untyped;
         match ring.receive_with(*access, |ring| look(ring, attachment)) {
-            Ok(ring) => Ok(Some(Message { ring })),
+            Ok(ring) => Message::new(ring).map(Some),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
@@ -142,9 +155,9 @@ impl Receiver {
     pub fn receive_timeout(
         &mut self,
         timeout: Duration,
-    ) -> Result<Option<Message<'_>>, ReceiveError> {
+    ) -> Result<Option<Message<'_, T>>, ReceiveError> {
         let deadline = Instant::now().checked_add(timeout);
-        let Self { ring, access, poller, attachment, .. } = self;
+        let Untyped { ring, access, poller, attachment, .. } = &mut self.untyped;
         let message = ring.receive_with(*access, |ring| {
             let left =
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
@@ -155,23 +168,34 @@ impl Receiver {
             wait_for_message(ring, poller, attachment, left_ns).map_err(Unready::Failed)
         });
         match message {
-            Ok(ring) => Ok(Some(Message { ring })),
+            Ok(ring) => Message::new(ring).map(Some),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
     }
 
+    /// Calls `job` with each message until the end of the stream.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive), except for the end of the stream.
+    pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
+        until_end(|| self.receive().map(|message| job(&message)))
+    }
+}
+
+/// For bytes, read in place.
+impl Receiver {
     /// Copies the next message into `buffer`, waiting for it if necessary, and returns its length.
     ///
     /// # Errors
     /// [`ReceiveError::BufferTooSmall`], after which the message is still the next one; otherwise as for
     /// [`receive`](Self::receive).
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.copy_next(buffer).map_err(|error| self.attachment.failed(error))
+        self.copy_next(buffer).map_err(|error| self.failed(error))
     }
 
     fn copy_next(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        let Self { ring, access, poller, attachment, .. } = self;
+        let Untyped { ring, access, poller, attachment, .. } = &mut self.untyped;
         loop {
             if let Some(message) = ring.peek(*access, 0)? {
                 let needed = message.len();
@@ -185,14 +209,6 @@ impl Receiver {
             }
             wait_for_message(ring, poller, attachment, NO_LIMIT_NS)?;
         }
-    }
-
-    /// Calls `job` with each message until the end of the stream.
-    ///
-    /// # Errors
-    /// As for [`receive`](Self::receive), except for the end of the stream.
-    pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
-        until_end(|| self.receive().map(|message| job(&message)))
     }
 
     /// An iterator over copies of the messages. It waits for each of them, and ends at the end of the stream. An error
@@ -213,14 +229,16 @@ impl Receiver {
             }
         })
     }
+}
 
+impl<T: ?Sized> Receiver<T> {
     /// Reads message `index`, counted from the next one, in place, if it is available.
     pub(crate) fn peek(&self, index: u64) -> Result<Option<&[u8]>, ReceiveError> {
-        self.ring.peek(self.access, index).map_err(|error| self.failed(error))
+        self.untyped.ring.peek(self.untyped.access, index).map_err(|error| self.failed(error))
     }
 }
 
-impl<A> Receiver<A> {
+impl<A> Receiver<[u8], A> {
     pub(crate) fn new(
         ring: Ring,
         attachment: Arc<dyn ReceiverHalf>,
@@ -229,25 +247,34 @@ impl<A> Receiver<A> {
         joiner: Arc<dyn Join<A>>,
     ) -> Self {
         let first = ring.next();
-        Self { ring, attachment, access, poller: Poller::for_messages(wait), joiner, first }
+        let poller = Poller::for_messages(wait);
+        let untyped = Untyped { ring, attachment, access, poller, joiner, first };
+        Self { untyped, _type: PhantomData }
     }
 
+    /// The same receiver. The channel's type is `T`.
+    pub(crate) fn of<T: ?Sized>(self) -> Receiver<T, A> {
+        Receiver { untyped: self.untyped, _type: PhantomData }
+    }
+}
+
+impl<T: ?Sized, A> Receiver<T, A> {
     /// Tells the sender at once that this receiver has finished with every message received so far, up to the oldest
     /// that it [holds](Message::hold). The data flow does
     /// not need this: the sender learns it after every eighth of the ring, and whenever the receiver finds no message.
     /// But a receiver that will not ask for more for some time can end a sender's [`drain`](crate::Sender::drain)
     /// earlier.
     pub fn acknowledge(&mut self) {
-        self.ring.publish_cursor();
+        self.untyped.ring.publish_cursor();
     }
 
     /// Handles an error of a batch. The link may be unusable after it.
     pub(crate) fn failed(&self, error: impl Into<ReceiveError>) -> ReceiveError {
-        self.attachment.failed(error.into())
+        self.untyped.attachment.failed(error.into())
     }
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
-        let Self { ring, poller, attachment, .. } = self;
+        let Untyped { ring, poller, attachment, .. } = &mut self.untyped;
         wait_for_message(ring, poller, attachment, NO_LIMIT_NS)
     }
 
@@ -256,20 +283,20 @@ impl<A> Receiver<A> {
     /// from this whether it joined too late for the first message.
     #[must_use]
     pub fn late_by(&self) -> u64 {
-        self.first
+        self.untyped.first
     }
 
     /// The number of the next message: the number of messages that the channel has carried before it.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
-        self.ring.next()
+        self.untyped.ring.next()
     }
 
     /// The declared type of the channel's messages; `None` for plain bytes. It can differ from the expected type only
     /// after [`any_type`](crate::ReceiverBuilder::any_type).
     #[must_use]
     pub fn channel_type(&self) -> Option<ChannelType> {
-        let tag = self.attachment.type_tag();
+        let tag = self.untyped.attachment.type_tag();
         let name = || tag.name.as_str().to_owned();
         (!tag.is_plain()).then(|| ChannelType { name: name(), bytes: tag.key.bytes })
     }
@@ -291,13 +318,13 @@ impl<A> Receiver<A> {
     /// [`CounterError`] if there is no counter of that name; it lists the names.
     pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
         let counter = CounterError::find(name, "a receiver", &ReceiverCounter::ALL)?;
-        Ok(self.ring.counter(counter))
+        Ok(self.untyped.ring.counter(counter))
     }
 
     /// A handle with which another thread ends a call of this receiver that waits.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        let attachment = Arc::clone(&self.attachment);
+        let attachment = Arc::clone(&self.untyped.attachment);
         Interrupter::new(move || attachment.notify(notice::INTERRUPTED))
     }
 
@@ -308,12 +335,12 @@ impl<A> Receiver<A> {
     /// # Errors
     /// [`JoinError::NoAnswer`] or a failed call.
     pub fn readiness(&self) -> Result<Readiness, JoinError> {
-        self.attachment.readiness()
+        self.untyped.attachment.readiness()
     }
 
     /// Finishes with the first `count` available messages.
     pub(crate) fn pass(&mut self, count: u64) -> Result<(), ReceiveError> {
-        Ok(self.ring.done(count)?)
+        Ok(self.untyped.ring.done(count)?)
     }
 
     /// Announces that the caller is about to wait for the [`Readiness`] descriptor. Returns false if there is something
@@ -323,19 +350,19 @@ impl<A> Receiver<A> {
     /// # Errors
     /// As for [`readiness`](Self::readiness).
     pub fn arm(&mut self) -> Result<bool, JoinError> {
-        let readiness = self.attachment.readiness()?;
+        let readiness = self.untyped.attachment.readiness()?;
         readiness.0.silence();
         // Between two relays, the descriptor becomes readable when the next one is there.
-        Ok(self.is_between() || self.ring.arm())
+        Ok(self.is_between() || self.untyped.ring.arm())
     }
 
     /// True if this receiver's relay has gone and there is no other yet.
     pub(crate) fn is_between(&self) -> bool {
-        self.attachment.is_between(&self.ring)
+        self.untyped.attachment.is_between(&self.untyped.ring)
     }
 }
 
-impl<A: Reading> Receiver<A> {
+impl<T: ?Sized, A: Reading> Receiver<T, A> {
     /// Joins the next channel of this name, in place of one that has ended, whose sender died, or that has evicted this
     /// receiver. Waits until there is one. The receiver keeps its builder's options: how it waits and reads, which type
     /// it expects, and where it begins.
@@ -402,12 +429,12 @@ impl<A: Reading> Receiver<A> {
     }
 
     fn join_again(&mut self, wait: Option<Option<Duration>>) -> Result<(), JoinError> {
-        let end = self.ring.end();
+        let end = self.untyped.ring.end();
         let is_closed = matches!(end, Ok(Some(End::Closed)));
         // If the channel continues, its old messages are not new to this receiver.
         let has_ended = is_closed || matches!(end, Ok(Some(End::SenderGone)));
-        let former = is_closed.then(|| self.attachment.incarnation());
-        *self = self.joiner.join(Again { former, has_ended, wait })?;
+        let former = is_closed.then(|| self.untyped.attachment.incarnation());
+        self.untyped = self.untyped.joiner.join(Again { former, has_ended, wait })?.untyped;
         Ok(())
     }
 }
@@ -425,7 +452,7 @@ pub(crate) fn until_end(
     }
 }
 
-impl<A> Drop for Receiver<A> {
+impl<A> Drop for Untyped<A> {
     fn drop(&mut self) {
         if self.ring.shared().notices() & notice::FORKED == 0 {
             self.ring.retract();
@@ -441,23 +468,32 @@ impl<A> Drop for Receiver<A> {
     }
 }
 
-impl<A> fmt::Debug for Receiver<A> {
+impl<T: ?Sized, A> fmt::Debug for Receiver<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
-            .field("name", &self.attachment.name())
-            .field("next", &self.ring.next())
+            .field("name", &self.untyped.attachment.name())
+            .field("next", &self.untyped.ring.next())
             .finish()
     }
 }
 
-/// A message, read where the sender wrote it. It derefs to its bytes. Dropping it releases the memory. Keep it no
-/// longer than necessary, because the sender may have to wait for it. [`hold`](Self::hold) makes it independent of the
-/// receiver.
-pub struct Message<'a> {
+/// A message, read where the sender wrote it. It derefs to its bytes, or to its value. Dropping it releases the memory.
+/// Keep it no longer than necessary, because the sender may have to wait for it. [`hold`](Self::hold) makes it
+/// independent of the receiver.
+pub struct Message<'a, T: ?Sized = [u8]> {
     pub(super) ring: ring::Message<'a, Hosted>,
+    _type: PhantomData<fn(&T)>,
 }
 
-impl Message<'_> {
+impl<'a, T: Payload + ?Sized> Message<'a, T> {
+    #[inline(always)]
+    fn new(ring: ring::Message<'a, Hosted>) -> Result<Self, ReceiveError> {
+        T::check(&ring)?;
+        Ok(Self { ring, _type: PhantomData })
+    }
+}
+
+impl<T: ?Sized> Message<'_, T> {
     /// Its number in the channel, from 0.
     #[must_use]
     pub fn sequence(&self) -> u64 {
@@ -465,18 +501,18 @@ impl Message<'_> {
     }
 }
 
-impl Deref for Message<'_> {
-    type Target = [u8];
+impl<T: Payload + ?Sized> Deref for Message<'_, T> {
+    type Target = T;
 
     #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        &self.ring
+    fn deref(&self) -> &T {
+        T::view(&self.ring)
     }
 }
 
-impl fmt::Debug for Message<'_> {
+impl<T: ?Sized> fmt::Debug for Message<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sequence, bytes) = (self.sequence(), self.len());
+        let (sequence, bytes) = (self.sequence(), self.ring.len());
         f.debug_struct("Message").field("sequence", &sequence).field("bytes", &bytes).finish()
     }
 }

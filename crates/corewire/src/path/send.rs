@@ -1,6 +1,7 @@
 //! Sending: loan, write in place, send; wait if there is no room.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::halves::SenderHalf;
 use crate::host::{Hosted, SenderRing as Ring};
 use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
+use crate::typed::payload::Payload;
+use crate::typed::schema::MessageType;
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
 /// The only sender of a channel, returned by [`SenderBuilder::create`](crate::SenderBuilder::create).
@@ -27,10 +30,18 @@ use crate::wait::{Interrupter, Patience, Poller, Wait};
 /// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)). Receivers that wait for the channel when it
 /// is created get its first message: the first send waits until each of them has joined, stopped waiting or died.
 ///
+/// `T` is what its messages hold: bytes, or values of one type ([`SenderBuilder::typed`](crate::SenderBuilder::typed)).
+///
 /// Dropping the sender closes the channel: receivers get the messages sent so far, then the end of the stream.
 ///
 /// After ZIMP (section III-A): a message is allocated in the channel and sent once for all receivers.
-pub struct Sender {
+pub struct Sender<T: ?Sized = [u8]> {
+    pub(crate) untyped: Untyped,
+    _type: PhantomData<fn(&T)>,
+}
+
+/// A sender, whatever its messages hold. Compiled once, not once for each type.
+pub(crate) struct Untyped {
     ring: Ring,
     half: Arc<dyn SenderHalf>,
     poller: Poller,
@@ -38,18 +49,28 @@ pub struct Sender {
     hangs_up: bool,
 }
 
-impl Sender {
-    pub(crate) fn new(ring: Ring, half: Arc<dyn SenderHalf>, wait: Wait, hangs_up: bool) -> Self {
-        Self { ring, half, poller: Poller::for_room(wait), hangs_up }
-    }
-
+/// For bytes and values.
+impl<T: Payload + ?Sized> Sender<T> {
     /// Sends `message`, waiting for room if there is none. It is copied once, into the channel. [`loan`](Self::loan)
     /// needs no copy, and is faster for a message that is composed of parts.
     ///
     /// # Errors
     /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
     #[inline(always)]
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+    pub fn send(&mut self, message: &T) -> Result<(), SendError> {
+        self.untyped.send(message.bytes())
+    }
+}
+
+common_methods!(Sender, Loan);
+
+impl Untyped {
+    pub(crate) fn new(ring: Ring, half: Arc<dyn SenderHalf>, wait: Wait, hangs_up: bool) -> Self {
+        Self { ring, half, poller: Poller::for_room(wait), hangs_up }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         let fits = message.len() as u64 <= self.ring.geometry().message_bytes_max();
         if fits && self.ring.try_send_inline(message) {
             return Ok(());
@@ -57,7 +78,7 @@ impl Sender {
         self.send_within(message, Patience::Forever)
     }
 
-    /// The slow half of [`send`](Self::send): the message does not fit in a slot, or no slot is free.
+    /// The slow half of [`send`](Sender::send): the message does not fit in a slot, or no slot is free.
     #[inline(never)]
     fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
         let mut loan = self.loan_within(message.len(), patience)?;
@@ -67,17 +88,21 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn loan_within(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
+    pub(super) fn loan_within(
+        &mut self,
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<Loan<'_>, SendError> {
         self.check_fits(bytes)?;
         let Self { ring, half: owner, poller, .. } = self;
         // The owner is loaded only when needed, since that would be one load for each message.
         let loan = ring.loan_with(bytes, &*owner, |ring| {
             wait_for_room(&mut Claiming { ring, owner }, poller, bytes, patience)
         })?;
-        Ok(Loan { ring: loan })
+        Ok(Loan { ring: loan, _type: PhantomData })
     }
 
-    pub(crate) fn wake_if_asleep(&mut self) {
+    pub(super) fn wake_if_asleep(&mut self) {
         if self.ring.someone_sleeps() {
             self.ring.ring_bell();
         }
@@ -100,14 +125,7 @@ impl Sender {
         }
     }
 
-    /// Waits until every receiver has finished with every message sent so far, for at most `timeout`. Returns false if
-    /// the time ran out. On two levels ([`Levels`](crate::Levels)) relays count as receivers, and the receivers behind
-    /// them may still be reading. A receiver that has read every message but does not ask for more may not have
-    /// reported this yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+    fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
         let owner = Arc::clone(&self.half);
         let patience = Patience::until(timeout);
         loop {
@@ -121,10 +139,31 @@ impl Sender {
         }
     }
 
+    fn sent(&self) -> u64 {
+        self.ring.head()
+    }
+}
+
+impl<T: ?Sized> Sender<T> {
+    pub(crate) fn new(untyped: Untyped) -> Self {
+        Self { untyped, _type: PhantomData }
+    }
+
+    /// Waits until every receiver has finished with every message sent so far, for at most `timeout`. Returns false if
+    /// the time ran out. On two levels ([`Levels`](crate::Levels)) relays count as receivers, and the receivers behind
+    /// them may still be reading. A receiver that has read every message but does not ask for more may not have
+    /// reported this yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+        self.untyped.drain(timeout)
+    }
+
     /// Number of messages sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.ring.head()
+        self.untyped.sent()
     }
 
     /// Closes the channel: receivers get the messages sent so far, then the end of the stream. Same as dropping the
@@ -132,9 +171,7 @@ impl Sender {
     pub fn close(self) {}
 }
 
-common_methods!(Sender, Loan);
-
-impl Drop for Sender {
+impl Drop for Untyped {
     fn drop(&mut self) {
         if !self.is_forked() {
             if !self.hangs_up {
@@ -145,12 +182,20 @@ impl Drop for Sender {
     }
 }
 
-/// Memory for a message, lent for writing. Dropping it sends nothing.
-pub struct Loan<'a> {
+/// Memory for a message, lent for writing. It derefs to the message. Dropping it sends nothing.
+pub struct Loan<'a, T: ?Sized = [u8]> {
     pub(crate) ring: ring::Loan<'a, Hosted>,
+    _type: PhantomData<fn(&T)>,
 }
 
-impl Loan<'_> {
+impl<'a> Loan<'a> {
+    #[inline]
+    fn of<T>(self) -> Loan<'a, T> {
+        Loan { ring: self.ring, _type: PhantomData }
+    }
+}
+
+impl<T: ?Sized> Loan<'_, T> {
     /// Publishes the message. Every receiver will get it, even if this process dies immediately.
     #[inline(always)]
     pub fn send(self) {

@@ -1,6 +1,7 @@
 //! Sending on a channel with several senders.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::halves::MemberHalf;
 use crate::host::{Hosted, SharedRing as Ring};
 use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
+use crate::typed::payload::Payload;
+use crate::typed::schema::MessageType;
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
 /// One of the senders of a shared channel, returned by
@@ -31,6 +34,8 @@ use crate::wait::{Interrupter, Patience, Poller, Wait};
 /// A sender that is stopped in the few instructions between claiming a slot and publishing it delays all senders and
 /// receivers, because it is not dead. No slot is claimed while a message is being written: [`loan`](Self::loan) lends
 /// private memory, or room in this sender's own window.
+///
+/// `T` is what its messages hold: bytes, or values of one type ([`SenderBuilder::typed`](crate::SenderBuilder::typed)).
 ///
 /// A message costs one locked instruction. A [`batch`](Self::batch) needs only one for 16 messages.
 ///
@@ -53,24 +58,35 @@ use crate::wait::{Interrupter, Patience, Poller, Wait};
 /// # Ok(())
 /// # }
 /// ```
-pub struct SharedSender {
+pub struct SharedSender<T: ?Sized = [u8]> {
+    untyped: Untyped,
+    _type: PhantomData<fn(&T)>,
+}
+
+/// A sender, whatever its messages hold. Compiled once, not once for each type.
+pub(crate) struct Untyped {
     ring: Ring,
     half: Arc<dyn MemberHalf>,
     poller: Poller,
 }
 
-impl SharedSender {
-    pub(crate) fn new(ring: Ring, half: Arc<dyn MemberHalf>, wait: Wait) -> Self {
-        Self { ring, half, poller: Poller::for_room(wait) }
-    }
-
+/// For bytes and values.
+impl<T: Payload + ?Sized> SharedSender<T> {
     /// Sends `message`, waiting for room if there is none.
     ///
     /// # Errors
     /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
     #[inline]
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        self.send_within(message, Patience::Forever)
+    pub fn send(&mut self, message: &T) -> Result<(), SendError> {
+        self.untyped.send_within(message.bytes(), Patience::Forever)
+    }
+}
+
+common_methods!(SharedSender, SharedLoan);
+
+impl Untyped {
+    pub(crate) fn new(ring: Ring, half: Arc<dyn MemberHalf>, wait: Wait) -> Self {
+        Self { ring, half, poller: Poller::for_room(wait) }
     }
 
     #[inline(always)]
@@ -93,35 +109,43 @@ impl SharedSender {
         self.check_fits(bytes)?;
         let Self { ring, poller, .. } = self;
         let ring = ring.loan_with(bytes, |ring| wait_for_room(ring, poller, bytes, patience))?;
-        Ok(SharedLoan { ring, poller })
+        Ok(SharedLoan { ring, poller, _type: PhantomData })
     }
 
-    /// Begins a batch. Up to 16 of its messages at a time are sent together, with one locked instruction and one check
-    /// for sleeping receivers.
-    pub fn batch(&mut self) -> SharedBatch<'_> {
-        SharedBatch { sender: self }
+    #[inline]
+    fn stage(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.check_fits(message.len())?;
+        let Self { ring, poller, .. } = self;
+        ring.stage(message, |ring| wait_for_room(ring, poller, message.len(), Patience::Forever))
     }
 
-    /// Sends all `messages`, in order, up to 16 with one locked instruction. Waits for room if there is none. Messages
-    /// of other senders may come between two runs of 16. This is the fastest way to send many short messages that are
-    /// already in memory.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send), but earlier runs of 16 may have been sent: [`sent`](Self::sent) counts their
-    /// messages.
-    pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
-        for run in messages.chunks(RUN_MESSAGES) {
-            if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
-                run.iter().try_for_each(|message| self.check_fits(message.len()))?;
-                let Self { ring, poller, .. } = self;
-                ring.send_run(run, |ring| wait_for_room(ring, poller, 0, Patience::Forever))?;
-            } else {
-                let mut batch = self.batch();
-                run.iter().try_for_each(|message| batch.send(message))?;
-                batch.finish()?;
-            }
+    #[inline]
+    fn stage_with(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        self.check_fits(bytes)?;
+        let Self { ring, poller, .. } = self;
+        let wait = |ring: &mut Ring| wait_for_room(ring, poller, bytes, Patience::Forever);
+        ring.stage_with(bytes, write, wait)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        let Self { ring, poller, .. } = self;
+        let flushed = ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::Forever));
+        if flushed.is_err() {
+            ring.abandon();
         }
-        Ok(())
+        flushed
+    }
+
+    fn end_batch(&mut self) {
+        // A caller that needs the error calls `finish`.
+        if !std::thread::panicking() {
+            let _ = self.flush();
+            return;
+        }
+        let Self { ring, poller, .. } = self;
+        if ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::None)).is_err() {
+            ring.abandon();
+        }
     }
 
     fn wait_for_receivers_within(
@@ -142,12 +166,7 @@ impl SharedSender {
         }
     }
 
-    /// Waits until every receiver has finished with every message that this sender has sent, for at most `timeout`.
-    /// Returns false if the time ran out.
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+    fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
         let patience = Patience::until(timeout);
         loop {
             check_notices(self.ring.shared())?;
@@ -160,10 +179,61 @@ impl SharedSender {
         }
     }
 
+    fn sent(&self) -> u64 {
+        self.ring.sent()
+    }
+}
+
+/// For bytes.
+impl SharedSender {
+    /// Sends all `messages`, in order, up to 16 with one locked instruction. Waits for room if there is none. Messages
+    /// of other senders may come between two runs of 16. This is the fastest way to send many short messages that are
+    /// already in memory.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send), but earlier runs of 16 may have been sent: [`sent`](Self::sent) counts their
+    /// messages.
+    pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
+        for run in messages.chunks(RUN_MESSAGES) {
+            if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
+                let untyped = &mut self.untyped;
+                run.iter().try_for_each(|message| untyped.check_fits(message.len()))?;
+                let Untyped { ring, poller, .. } = untyped;
+                ring.send_run(run, |ring| wait_for_room(ring, poller, 0, Patience::Forever))?;
+            } else {
+                let mut batch = self.batch();
+                run.iter().try_for_each(|message| batch.send(message))?;
+                batch.finish()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: ?Sized> SharedSender<T> {
+    pub(crate) fn new(untyped: Untyped) -> Self {
+        Self { untyped, _type: PhantomData }
+    }
+
+    /// Begins a batch. Up to 16 of its messages at a time are sent together, with one locked instruction and one check
+    /// for sleeping receivers.
+    pub fn batch(&mut self) -> SharedBatch<'_, T> {
+        SharedBatch { sender: self }
+    }
+
+    /// Waits until every receiver has finished with every message that this sender has sent, for at most `timeout`.
+    /// Returns false if the time ran out.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+        self.untyped.drain(timeout)
+    }
+
     /// Number of messages that this sender has sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.ring.sent()
+        self.untyped.sent()
     }
 
     /// Leaves the channel, like dropping the sender. The last sender to leave closes it. Messages that were sent are
@@ -177,9 +247,7 @@ const RUN_MESSAGES: usize = 16;
 /// How often a sender that waits for receivers checks whether they have joined, in ns.
 const JOIN_LOOK_NS: u64 = 1_000_000;
 
-common_methods!(SharedSender, SharedLoan);
-
-impl Drop for SharedSender {
+impl Drop for Untyped {
     fn drop(&mut self) {
         if !self.is_forked() {
             // The order matters: a party that this host still admits finds a sender in the channel.
@@ -189,19 +257,20 @@ impl Drop for SharedSender {
     }
 }
 
-/// Memory for a message, lent for writing. Dropping it sends nothing.
-pub struct SharedLoan<'a> {
+/// Memory for a message, lent for writing. It derefs to the message. Dropping it sends nothing.
+pub struct SharedLoan<'a, T: ?Sized = [u8]> {
     ring: ring::Loan<'a, Hosted>,
     poller: &'a mut Poller,
+    _type: PhantomData<fn(&T)>,
 }
 
-impl SharedLoan<'_> {
+impl<'a, T: ?Sized> SharedLoan<'a, T> {
     /// Sends the message, waiting for a slot if there is none.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`; nothing was sent.
     pub fn send(self) -> Result<(), SendError> {
-        self.send_within(Patience::Forever)
+        self.of::<[u8]>().send_within(Patience::Forever)
     }
 
     /// Sends the message if there is a slot now. Never blocks.
@@ -209,34 +278,42 @@ impl SharedLoan<'_> {
     /// # Errors
     /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
     pub fn try_send(self) -> Result<(), SendError> {
-        self.send_within(Patience::None)
+        self.of::<[u8]>().send_within(Patience::None)
     }
 
+    /// The same memory, for another payload of its length.
+    #[inline]
+    fn of<U: ?Sized>(self) -> SharedLoan<'a, U> {
+        SharedLoan { ring: self.ring, poller: self.poller, _type: PhantomData }
+    }
+}
+
+impl SharedLoan<'_> {
     fn send_within(self, patience: Patience) -> Result<(), SendError> {
-        let Self { ring, poller } = self;
+        let Self { ring, poller, .. } = self;
         ring.send(|ring| wait_for_room(ring, poller, 0, patience))
     }
 }
 
 /// Messages that are sent together. They are held back until there are 16 of them, or until [`finish`](Self::finish) or
 /// the drop of the batch. A drop during a panic does not wait: messages for which there is no slot are lost.
-#[derive(Debug)]
-pub struct SharedBatch<'a> {
-    sender: &'a mut SharedSender,
+pub struct SharedBatch<'a, T: ?Sized = [u8]> {
+    sender: &'a mut SharedSender<T>,
 }
 
-impl SharedBatch<'_> {
+impl<T: Payload + ?Sized> SharedBatch<'_, T> {
     /// Adds a message to the batch, waiting for room if there is none.
     ///
     /// # Errors
     /// As for [`SharedSender::send`]; this message was not added, and those before it are still in the batch.
     #[inline]
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        self.sender.check_fits(message.len())?;
-        let SharedSender { ring, poller, .. } = &mut *self.sender;
-        ring.stage(message, |ring| wait_for_room(ring, poller, message.len(), Patience::Forever))
+    pub fn send(&mut self, message: &T) -> Result<(), SendError> {
+        self.sender.untyped.stage(message.bytes())
     }
+}
 
+/// For bytes.
+impl SharedBatch<'_> {
     /// Lends memory for one message of `bytes` bytes, calls `write` to fill it, and adds it to the batch. The memory
     /// has no meaningful content at first. If `write` panics, nothing is added.
     ///
@@ -248,41 +325,42 @@ impl SharedBatch<'_> {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        self.sender.check_fits(bytes)?;
-        let SharedSender { ring, poller, .. } = &mut *self.sender;
-        let wait = |ring: &mut Ring| wait_for_room(ring, poller, bytes, Patience::Forever);
-        ring.stage_with(bytes, write, wait)
+        self.sender.untyped.stage_with(bytes, write)
     }
+}
 
+/// For values of one type.
+impl<T: MessageType> SharedBatch<'_, T> {
+    /// Lends memory for one value, calls `write` to fill it, and adds it to the batch. Its fields have no meaningful
+    /// content at first: write each of them. If `write` panics, nothing is added.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn send_with(&mut self, write: impl FnOnce(&mut T)) -> Result<(), SendError> {
+        self.sender.untyped.stage_with(size_of::<T>(), |bytes| write(T::view_mut(bytes)))
+    }
+}
+
+impl<T: ?Sized> SharedBatch<'_, T> {
     /// Sends the batch's messages, waiting for slots if there are none.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`; the batch's messages are lost.
-    pub fn finish(mut self) -> Result<(), SendError> {
-        self.flush()
-    }
-
-    fn flush(&mut self) -> Result<(), SendError> {
-        let SharedSender { ring, poller, .. } = &mut *self.sender;
-        let flushed = ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::Forever));
-        if flushed.is_err() {
-            ring.abandon();
-        }
-        flushed
+    pub fn finish(self) -> Result<(), SendError> {
+        self.sender.untyped.flush()
     }
 }
 
-impl Drop for SharedBatch<'_> {
+impl<T: ?Sized> Drop for SharedBatch<'_, T> {
     fn drop(&mut self) {
-        // A caller that needs the error calls `finish`.
-        if !std::thread::panicking() {
-            let _ = self.flush();
-            return;
-        }
-        let SharedSender { ring, poller, .. } = &mut *self.sender;
-        if ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::None)).is_err() {
-            ring.abandon();
-        }
+        self.sender.untyped.end_batch();
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for SharedBatch<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedBatch").field("sender", &self.sender).finish()
     }
 }
 

@@ -11,7 +11,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::{Overwritten, ReceiveError, ValueError};
 use crate::halves::ReceiverHalf;
 use crate::host::{Hosted, ReceiverRing as Ring};
-use crate::path::receive::{Copying, Receiver, Unready, check, look, until_end, wait_for_message};
+use crate::path::receive::{
+    Copying, Receiver, Unready, Untyped, check, look, until_end, wait_for_message,
+};
 use crate::typed::schema::MessageType;
 use crate::wait::{NO_LIMIT_NS, Poller};
 
@@ -26,6 +28,8 @@ use crate::wait::{NO_LIMIT_NS, Poller};
 ///   gets [`ReceiveError::Evicted`].
 /// - On a channel of **another user**, it gets whatever that user wrote. It reads nothing beyond the channel's memory,
 ///   and an impossible value is a [`ReceiveError::Violation`].
+///
+/// From a channel of values of one type ([`ReceiverBuilder::typed`](crate::ReceiverBuilder::typed)) it returns the values.
 ///
 /// Compared with receiving in place, it costs the copy and the load of a word that rarely changes.
 ///
@@ -46,9 +50,10 @@ use crate::wait::{NO_LIMIT_NS, Poller};
 /// # Ok(())
 /// # }
 /// ```
-pub type SnapshotReceiver = Receiver<Copying>;
+pub type SnapshotReceiver<T = [u8]> = Receiver<T, Copying>;
 
-impl Receiver<Copying> {
+/// For bytes, copied out.
+impl Receiver<[u8], Copying> {
     /// Returns the next message, to be copied out, waiting for it if necessary. Dropping the [`Snapshot`] finishes with
     /// the message.
     ///
@@ -57,11 +62,7 @@ impl Receiver<Copying> {
     /// `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
-        let Self { ring, poller, attachment, .. } = self;
-        match ring.snapshot_with(|ring| wait_on(ring, poller, attachment, NO_LIMIT_NS)) {
-            Ok(ring) => Ok(Snapshot { ring }),
-            Err(error) => Err(attachment.failed(error)),
-        }
+        self.untyped.next()
     }
 
     /// Returns the next message if there is one now. Never blocks.
@@ -70,12 +71,7 @@ impl Receiver<Copying> {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Snapshot<'_>>, ReceiveError> {
-        let Self { ring, attachment, .. } = self;
-        match ring.snapshot_with(|ring| look(ring, attachment)) {
-            Ok(ring) => Ok(Some(Snapshot { ring })),
-            Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
-        }
+        self.untyped.try_next()
     }
 
     /// Returns the next message, waiting for at most `timeout`; `None` if no message came.
@@ -86,21 +82,7 @@ impl Receiver<Copying> {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Snapshot<'_>>, ReceiveError> {
-        let deadline = Instant::now().checked_add(timeout);
-        let Self { ring, poller, attachment, .. } = self;
-        let snapshot = ring.snapshot_with(|ring| {
-            let left =
-                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
-                0 => look(ring, attachment),
-                left_ns => wait_on(ring, poller, attachment, left_ns).map_err(Unready::Failed),
-            }
-        });
-        match snapshot {
-            Ok(ring) => Ok(Some(Snapshot { ring })),
-            Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
-        }
+        self.untyped.next_timeout(timeout)
     }
 
     /// Copies the next message into `buffer`, waiting for it if necessary, and returns its length. If a message is
@@ -140,12 +122,58 @@ impl Receiver<Copying> {
             Ok(())
         })
     }
+}
 
+/// They are compiled once, not once for each type.
+impl Untyped<Copying> {
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
+        let Self { ring, poller, attachment, .. } = self;
+        match ring.snapshot_with(|ring| wait_on(ring, poller, attachment, NO_LIMIT_NS)) {
+            Ok(ring) => Ok(Snapshot { ring }),
+            Err(error) => Err(attachment.failed(error)),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn try_next(&mut self) -> Result<Option<Snapshot<'_>>, ReceiveError> {
+        let Self { ring, attachment, .. } = self;
+        match ring.snapshot_with(|ring| look(ring, attachment)) {
+            Ok(ring) => Ok(Some(Snapshot { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
+        }
+    }
+
+    pub(super) fn next_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Snapshot<'_>>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let Self { ring, poller, attachment, .. } = self;
+        let snapshot = ring.snapshot_with(|ring| {
+            let left =
+                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
+                0 => look(ring, attachment),
+                left_ns => wait_on(ring, poller, attachment, left_ns).map_err(Unready::Failed),
+            }
+        });
+        match snapshot {
+            Ok(ring) => Ok(Some(Snapshot { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
+        }
+    }
+}
+
+/// For bytes and values, copied out.
+impl<T: ?Sized> Receiver<T, Copying> {
     /// Number of messages that were overwritten before this receiver had read them. Together with the received
     /// messages, these are all messages from where it joined.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        self.ring.missed()
+        self.untyped.ring.missed()
     }
 }
 

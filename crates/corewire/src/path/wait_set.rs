@@ -26,7 +26,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// A source of a [`WaitSet`]: an [`Endpoint`], a [`Receiver`] or a [`TypedReceiver`](crate::TypedReceiver) of either kind.
+/// A source of a [`WaitSet`]: an [`Endpoint`] or a [`Receiver`] of either kind.
 pub trait Source: sealed::Source {}
 
 impl<S: sealed::Source + ?Sized> Source for S {}
@@ -45,10 +45,10 @@ impl sealed::Source for Endpoint {
     }
 }
 
-impl<A> sealed::Source for Receiver<A> {
+impl<T: ?Sized, A> sealed::Source for Receiver<T, A> {
     fn look(&mut self) -> Result<bool, WaitError> {
         // Errors and ends are for the caller's next receive, so they count as something.
-        Ok(!self.is_between() && self.ring.must_look())
+        Ok(!self.is_between() && self.untyped.ring.must_look())
     }
 
     fn arm(&mut self) -> Result<bool, WaitError> {

@@ -356,9 +356,9 @@ fn copies_end_with_the_stream() {
 #[test]
 fn a_channel_of_another_type_is_refused() {
     let scratch = Scratch::new("type");
-    let _sender = scratch.domain().sender("c").create_typed::<u64>().unwrap();
-    let _receiver = scratch.domain().receiver("c").join_typed::<u64>().unwrap();
-    let error = scratch.domain().receiver("c").join_typed::<f64>().unwrap_err();
+    let _sender = scratch.domain().sender("c").typed::<u64>().create().unwrap();
+    let _receiver = scratch.domain().receiver("c").typed::<u64>().join().unwrap();
+    let error = scratch.domain().receiver("c").typed::<f64>().join().unwrap_err();
     let expected = "channel c carries u64 of 8 bytes, but f64 of 8 bytes was expected";
     assert_eq!(error.to_string(), expected);
 }

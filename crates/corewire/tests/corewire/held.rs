@@ -364,8 +364,8 @@ fn what_a_follower_holds_outlives_its_relay() {
 #[test]
 fn held_values_are_those_that_were_sent() {
     let scratch = Scratch::new("held-typed");
-    let mut sender = scratch.domain().sender("c").create_typed::<u64>().unwrap();
-    let mut receiver = scratch.domain().receiver("c").join_typed::<u64>().unwrap();
+    let mut sender = scratch.domain().sender("c").typed::<u64>().create().unwrap();
+    let mut receiver = scratch.domain().receiver("c").typed::<u64>().join().unwrap();
     for number in 0..3 {
         sender.send(&(number * 7)).unwrap();
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::scratch::Scratch;
 use corewire::{
-    CreateError, JoinError, Levels, MessageType, ReceiveError, SendError, SharedSender,
-    TypedReceiver, TypedSender, TypedSnapshotReceiver, WaitSet,
+    CreateError, JoinError, Levels, MessageType, ReceiveError, Receiver, SendError, Sender,
+    SharedSender, SnapshotReceiver, WaitSet,
 };
 
 /// The limit of a wait that should end at once; the test fails if it does not.
@@ -57,19 +57,19 @@ impl Long {
     }
 }
 
-fn channel<T: MessageType>(scratch: &Scratch) -> (TypedSender<T>, TypedReceiver<T>) {
-    let sender = scratch.domain().sender("c").slots(4).create_typed().unwrap();
-    let receiver = scratch.domain().receiver("c").join_typed().unwrap();
+fn channel<T: MessageType>(scratch: &Scratch) -> (Sender<T>, Receiver<T>) {
+    let sender = scratch.domain().sender("c").slots(4).typed().create().unwrap();
+    let receiver = scratch.domain().receiver("c").typed().join().unwrap();
     (sender, receiver)
 }
 
 /// Why a channel of type `A` cannot be joined for type `B`.
 fn refusal<A: MessageType, B: MessageType>(test: &str) -> String {
     let scratch = Scratch::new(test);
-    let _sender = scratch.domain().sender("prices").create_typed::<A>().unwrap();
-    let _same = scratch.domain().receiver("prices").join_typed::<A>().unwrap();
-    let in_place = scratch.domain().receiver("prices").join_typed::<B>().unwrap_err();
-    let copying = scratch.domain().receiver("prices").snapshots().join_typed::<B>().unwrap_err();
+    let _sender = scratch.domain().sender("prices").typed::<A>().create().unwrap();
+    let _same = scratch.domain().receiver("prices").typed::<A>().join().unwrap();
+    let in_place = scratch.domain().receiver("prices").typed::<B>().join().unwrap_err();
+    let copying = scratch.domain().receiver("prices").snapshots().typed::<B>().join().unwrap_err();
     assert_eq!(in_place, copying);
     assert!(matches!(in_place, JoinError::Type { .. }), "{in_place:?}");
     in_place.to_string()
@@ -183,13 +183,13 @@ fn another_type_is_refused_with_both_names() {
 fn plain_bytes_are_another_type() {
     let scratch = Scratch::new("typed-plain");
     let domain = scratch.domain();
-    let _typed = domain.sender("typed").create_typed::<Tick>().unwrap();
+    let _typed = domain.sender("typed").typed::<Tick>().create().unwrap();
     let _plain = domain.sender("plain").create().unwrap();
     let error = domain.receiver("typed").join().unwrap_err().to_string();
     let expected =
         "channel typed carries example.Tick.1 of 16 bytes, but plain bytes were expected";
     assert_eq!(error, expected);
-    let error = domain.receiver("plain").join_typed::<Tick>().unwrap_err().to_string();
+    let error = domain.receiver("plain").typed::<Tick>().join().unwrap_err().to_string();
     let expected = "channel plain carries plain bytes, but example.Tick.1 of 16 bytes was expected";
     assert_eq!(error, expected);
 }
@@ -197,8 +197,8 @@ fn plain_bytes_are_another_type() {
 #[test]
 fn a_sender_of_another_type_is_refused() {
     let scratch = Scratch::new("typed-enter");
-    let _first = scratch.domain().sender("c").open_shared_typed::<Tick>(4).unwrap();
-    let error = scratch.domain().sender("c").open_shared_typed::<Wide>(4).unwrap_err();
+    let _first = scratch.domain().sender("c").typed::<Tick>().open_shared(4).unwrap();
+    let error = scratch.domain().sender("c").typed::<Wide>().open_shared(4).unwrap_err();
     let expected =
         "channel c carries example.Tick.1 of 16 bytes, but Wide of 48 bytes was expected";
     assert_eq!(error.to_string(), expected);
@@ -213,14 +213,14 @@ fn a_relay_tells_the_type_of_its_channel() {
     let scratch = Scratch::new("typed-levels");
     let domain = scratch.domain();
     let builder = domain.sender("c").levels(Levels::Two).cache_domain(0);
-    let mut sender = builder.create_typed::<Tick>().unwrap();
+    let mut sender = builder.typed::<Tick>().create().unwrap();
     let afar = domain.receiver("c").cache_domain(7);
-    let mut receivers = [0; 2].map(|_| afar.clone().join_typed::<Tick>().unwrap());
+    let mut receivers = [0; 2].map(|_| afar.clone().typed::<Tick>().join().unwrap());
     sender.send(&Tick::numbered(1)).unwrap();
     for receiver in &mut receivers {
         assert_eq!(*receiver.receive().unwrap(), Tick::numbered(1));
     }
-    let error = afar.join_typed::<Wide>().unwrap_err().to_string();
+    let error = afar.typed::<Wide>().join().unwrap_err().to_string();
     let expected =
         "channel c carries example.Tick.1 of 16 bytes, but Wide of 48 bytes was expected";
     assert_eq!(error, expected);
@@ -230,9 +230,9 @@ fn a_relay_tells_the_type_of_its_channel() {
 fn an_observer_sees_the_name_of_the_type() {
     let scratch = Scratch::new("typed-observe");
     let domain = scratch.domain();
-    let _typed = domain.sender("typed").create_typed::<Tick>().unwrap();
+    let _typed = domain.sender("typed").typed::<Tick>().create().unwrap();
     let _plain = domain.sender("plain").create().unwrap();
-    let _shared = domain.sender("shared").open_shared_typed::<[f32; 3]>(2).unwrap();
+    let _shared = domain.sender("shared").typed::<[f32; 3]>().open_shared(2).unwrap();
     let seen = |name| domain.observe(name).unwrap().look().message_type;
     assert_eq!(seen("typed").as_deref(), Some("example.Tick.1"));
     assert_eq!(seen("plain"), None);
@@ -248,8 +248,8 @@ macro_rules! every_way_to_send {
                 let name = format!("{}-{}", stringify!($test), size_of::<T>());
                 let scratch = Scratch::new(&name);
                 let builder = scratch.domain().sender("c").slots(32);
-                let mut sender = builder.$open::<T>($($argument)?).unwrap();
-                let mut receiver = scratch.domain().receiver("c").join_typed::<T>().unwrap();
+                let mut sender = builder.typed::<T>().$open($($argument)?).unwrap();
+                let mut receiver = scratch.domain().receiver("c").typed::<T>().join().unwrap();
                 sender.send(&value(0)).unwrap();
                 sender.try_send(&value(1)).unwrap();
                 sender.send_timeout(&value(2), LONG).unwrap();
@@ -290,8 +290,8 @@ macro_rules! every_way_to_send {
     };
 }
 
-every_way_to_send!(values_are_sent_by_one_sender, create_typed(), |loan| loan.send());
-every_way_to_send!(values_are_sent_by_one_of_several, open_shared_typed(2), |loan| {
+every_way_to_send!(values_are_sent_by_one_sender, create(), |loan| loan.send());
+every_way_to_send!(values_are_sent_by_one_of_several, open_shared(2), |loan| {
     loan.send().unwrap();
 });
 
@@ -318,8 +318,8 @@ fn a_sender_that_may_not_wait_is_told_that_the_ring_is_full() {
 fn a_sender_of_several_is_told_that_there_is_no_slot_for_its_loan() {
     let scratch = Scratch::new("typed-shared-full");
     let builder = scratch.domain().sender("c").slots(32);
-    let mut sender: TypedSender<Tick, SharedSender> = builder.open_shared_typed(2).unwrap();
-    let _receiver = scratch.domain().receiver("c").join_typed::<Tick>().unwrap();
+    let mut sender: SharedSender<Tick> = builder.typed().open_shared(2).unwrap();
+    let _receiver = scratch.domain().receiver("c").typed::<Tick>().join().unwrap();
     for number in 0..32 {
         sender.try_send(&Tick::numbered(number)).unwrap();
     }
@@ -334,8 +334,8 @@ fn a_loan_is_aligned_wherever_it_is_moved() {
     struct Shifted<L>(u64, L);
 
     let scratch = Scratch::new("typed-aligned");
-    let mut sender = scratch.domain().sender("c").open_shared_typed::<Wide>(2).unwrap();
-    let mut receiver = scratch.domain().receiver("c").join_typed::<Wide>().unwrap();
+    let mut sender = scratch.domain().sender("c").typed::<Wide>().open_shared(2).unwrap();
+    let mut receiver = scratch.domain().receiver("c").typed::<Wide>().join().unwrap();
     {
         let mut loan = Box::new(sender.loan().unwrap());
         **loan = Wide::numbered(0);
@@ -376,11 +376,11 @@ fn snapshots_of_a_channel_that_overwrites_are_whole_or_missed() {
     const COUNT: u64 = 200_000;
     let scratch = Scratch::new("typed-overwrite");
     let builder = scratch.domain().sender("c").slots(4).overwrite();
-    let mut sender = builder.create_typed::<Long>().unwrap();
-    let in_place = scratch.domain().receiver("c").join_typed::<Long>().unwrap_err();
+    let mut sender = builder.typed::<Long>().create().unwrap();
+    let in_place = scratch.domain().receiver("c").typed::<Long>().join().unwrap_err();
     assert!(matches!(in_place, JoinError::NotInPlace { .. }), "{in_place:?}");
-    let mut receiver: TypedSnapshotReceiver<Long> =
-        scratch.domain().receiver("c").snapshots().join_typed().unwrap();
+    let mut receiver: SnapshotReceiver<Long> =
+        scratch.domain().receiver("c").snapshots().typed().join().unwrap();
     let sending = thread::spawn(move || {
         for number in 0..COUNT {
             sender.send(&Long::numbered(number)).unwrap();
@@ -415,8 +415,8 @@ fn snapshots_of_a_channel_that_overwrites_are_whole_or_missed() {
 fn values_are_copied_from_any_channel() {
     let scratch = Scratch::new("typed-copies");
     let domain = scratch.domain();
-    let mut sender = domain.sender("c").evict(LONG).create_typed::<Wide>().unwrap();
-    let mut receiver = domain.receiver("c").snapshots().join_typed::<Wide>().unwrap();
+    let mut sender = domain.sender("c").evict(LONG).typed::<Wide>().create().unwrap();
+    let mut receiver = domain.receiver("c").snapshots().typed::<Wide>().join().unwrap();
     assert_eq!(receiver.try_receive(), Ok(None));
     assert_eq!(receiver.receive_timeout(SHORT), Ok(None));
     let mut loan = sender.loan().unwrap();
@@ -438,8 +438,8 @@ fn a_value_of_any_length_fits_the_channel() {
     let scratch = Scratch::new("typed-large");
     let domain = scratch.domain();
     let builder = domain.sender("c").largest_message(100);
-    let mut sender = builder.create_typed::<[[u8; 1024]; BYTES / 1024]>().unwrap();
-    let mut receiver = domain.receiver("c").join_typed::<[[u8; 1024]; BYTES / 1024]>().unwrap();
+    let mut sender = builder.typed::<[[u8; 1024]; BYTES / 1024]>().create().unwrap();
+    let mut receiver = domain.receiver("c").typed::<[[u8; 1024]; BYTES / 1024]>().join().unwrap();
     let mut loan = sender.loan().unwrap();
     loan.as_flattened_mut().fill(7);
     loan.send();
@@ -450,24 +450,24 @@ fn a_value_of_any_length_fits_the_channel() {
 fn a_receiver_can_wait_for_its_channel() {
     let scratch = Scratch::new("typed-wait");
     let domain = scratch.domain();
-    let error = domain.receiver("c").join_typed_timeout::<Tick>(SHORT).unwrap_err();
+    let error = domain.receiver("c").typed::<Tick>().join_timeout(SHORT).unwrap_err();
     assert!(matches!(error, JoinError::NotCreated { .. }), "{error:?}");
     let waiting = domain.receiver("c");
     let copying = waiting.clone().snapshots();
     let waiting = thread::spawn(move || {
-        let mut receiver = waiting.join_typed_when_created::<Tick>().unwrap();
+        let mut receiver = waiting.typed::<Tick>().join_when_created().unwrap();
         let tick = *receiver.receive().unwrap();
         tick.price
     });
     let copying = thread::spawn(move || {
-        let mut receiver = copying.join_typed_timeout::<Tick>(LONG).unwrap();
+        let mut receiver = copying.typed::<Tick>().join_timeout(LONG).unwrap();
         receiver.receive().unwrap().price
     });
     scratch.await_notes(2);
-    let mut sender = domain.sender("c").create_typed::<Tick>().unwrap();
+    let mut sender = domain.sender("c").typed::<Tick>().create().unwrap();
     sender.send(&Tick::numbered(5)).unwrap();
     assert_eq!((waiting.join().unwrap(), copying.join().unwrap()), (5, 5));
-    let error = domain.receiver("c").join_typed_timeout::<Wide>(LONG).unwrap_err();
+    let error = domain.receiver("c").typed::<Wide>().join_timeout(LONG).unwrap_err();
     assert!(matches!(error, JoinError::Type { .. }), "{error:?}");
 }
 
@@ -475,7 +475,7 @@ fn a_receiver_can_wait_for_its_channel() {
 fn typed_receivers_of_both_kinds_are_waited_for() {
     let scratch = Scratch::new("typed-wait-set");
     let (mut sender, mut in_place) = channel::<Tick>(&scratch);
-    let mut copying = scratch.domain().receiver("c").snapshots().join_typed::<Tick>().unwrap();
+    let mut copying = scratch.domain().receiver("c").snapshots().typed::<Tick>().join().unwrap();
     let sending = thread::spawn(move || {
         assert_eq!(sender.wait_for_receivers(2), Ok(2));
         sender.send(&Tick::numbered(9)).unwrap();

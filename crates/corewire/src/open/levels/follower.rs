@@ -90,7 +90,7 @@ pub(crate) fn join<A: Reading>(
     joiner: Joiner,
     group: u32,
     channel: u128,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Receiver<[u8], A>, JoinError> {
     let Joiner { domain, name, wishes } = joiner;
     let local = name.relayed(group);
     let note = Note::leave(&domain, &local)?;
@@ -112,7 +112,7 @@ pub(crate) fn join<A: Reading>(
 
 impl Follower {
     /// Joins the relay's channel for the first time.
-    fn begin<A: Reading>(self: &Arc<Self>) -> Result<Receiver<A>, JoinError> {
+    fn begin<A: Reading>(self: &Arc<Self>) -> Result<Receiver<[u8], A>, JoinError> {
         let longest = Instant::now() + ANSWER_TIMEOUT;
         let (deadline, after) = match self.wishes.patience {
             Patience::Until(at, after) if at < longest => (at, after),

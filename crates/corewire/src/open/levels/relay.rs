@@ -17,7 +17,7 @@ use crate::control::domain::DomainInner;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::guard::lock;
 use crate::halves::ReceiverHalf;
-use crate::open::channel::{Origin, SenderBuilder};
+use crate::open::channel::{Options, Origin};
 use crate::open::join::{Joiner, grant};
 use crate::path::receive::{InPlace, Receiver};
 use crate::path::send::Sender;
@@ -72,10 +72,10 @@ impl Relay {
             |error: CreateError| JoinError::Relay { name: local.clone(), error: Box::new(error) };
         // The type of the relayed channel. The follower that creates the relay may have asked for any type.
         let wishes = Wishes { type_tag: header.type_tag, ..wishes };
-        let builder = SenderBuilder::of_relay(domain, &local, wishes);
+        let options = Options::of_relay(domain, &local, wishes);
         let origin = Origin { first: from.next_sequence(), home: None, hangs_up: true };
-        let to = builder.create_at(claim, &local, header.geometry, incarnation, origin);
-        let to = to.map_err(failed)?;
+        let to = options.create_at(claim, &local, header.geometry, incarnation, origin);
+        let to = Sender::new(to.map_err(failed)?);
         let shared = Arc::new(Shared::default());
         let interrupters = [from.interrupter(), to.interrupter()];
         // If the sender is gone, the followers read the rest in the sender's ring, so none waits for another.
