@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use corewire_layout::name::ChannelName;
-use corewire_ring::pair::PairViolation;
 
 use crate::selector::Status;
+use crate::transport::PeerViolation;
 
 /// Why an endpoint's operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,13 +24,21 @@ pub enum MessageError {
         /// The peer.
         name: ChannelName,
     },
+    /// What connected the peer with this endpoint has ended: the network between two hosts, for example. Nobody can tell
+    /// whether its process lives. Everything that had arrived was delivered before. The rings between the processes of
+    /// one machine never end so.
+    #[error("the connection to endpoint {name} was lost")]
+    PeerLost {
+        /// The peer.
+        name: ChannelName,
+    },
     /// The peer's memory contains an impossible value, so the peer was disconnected.
     #[error("endpoint {name} was cut off: {violation}")]
     PeerCutOff {
         /// The peer.
         name: ChannelName,
         /// The impossible value.
-        violation: PairViolation,
+        violation: PeerViolation,
     },
     /// The handle does not belong to a peer of this endpoint, or belongs to a peer that has gone and whose row another
     /// peer has taken. A row is taken again after eight or more other peers have come, or if no other row is free.

@@ -3,7 +3,8 @@
 //! It does what any transport may do, at random, from a seed: it has room or has none, takes the short way
 //! or not, finds arrivals of different peers in any order, and splits long messages anywhere. Endpoints can be closed
 //! and killed. If it [offers](Network::with_offers) messages, they are read in pieces, from one end or from both; if it
-//! [refuses](Network::with_refusals) some of them, that happens at any piece.
+//! [refuses](Network::with_refusals) some of them, that happens at any piece. If it [gathers](Network::with_gathering)
+//! messages, they arrive when their sender's engine flushes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +16,11 @@ use corewire_layout::rendezvous::{Stretch, offer_number};
 use corewire_ring::message::{
     Arrival, Envelope, Fragment, Held, Home, Place, Sink, Source, Wanted,
 };
-use corewire_ring::pair::PairViolation;
 
 use crate::selector::Peer;
 use crate::transport::{
-    Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
+    Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
+    Transport,
 };
 
 /// Endpoints that reach each other.
@@ -32,6 +33,7 @@ struct State {
     is_random: bool,
     offers: bool,
     refuses: bool,
+    gathers: bool,
     slots: usize,
     fragment_bytes: usize,
     ends: Vec<End>,
@@ -102,6 +104,8 @@ struct Registered {
 #[derive(Debug, Default)]
 struct Queue {
     parts: VecDeque<Part>,
+    /// The last parts, which have not arrived: their sender has gathered them and not flushed.
+    gathered: usize,
     is_held: bool,
     /// What the receiver calls the sender, if messages may go the short way; and the same of its sends.
     generation: u32,
@@ -117,6 +121,18 @@ struct Part {
     bytes: Vec<u8>,
     /// It stays with its sender until it is released by this number.
     bit: Option<u16>,
+}
+
+impl Queue {
+    fn push(&mut self, part: Part, is_gathered: bool) {
+        self.parts.push_back(part);
+        self.gathered += usize::from(is_gathered);
+    }
+
+    /// What has arrived first.
+    fn front(&self) -> Option<&Part> {
+        self.parts.front().filter(|_| self.parts.len() > self.gathered)
+    }
 }
 
 impl State {
@@ -138,8 +154,9 @@ impl Network {
     #[must_use]
     pub fn new(seed: u64, slots: usize, fragment_bytes: usize) -> Self {
         let (dice, is_random, ends, count) = (seed | 1, seed != 0, Vec::new(), 0);
-        let (offers, refuses) = (false, false);
-        let state = State { dice, is_random, offers, refuses, slots, fragment_bytes, ends, count };
+        let (offers, refuses, gathers) = (false, false, false);
+        let state =
+            State { dice, is_random, offers, refuses, gathers, slots, fragment_bytes, ends, count };
         Self(Rc::new(RefCell::new(state)))
     }
 
@@ -154,6 +171,13 @@ impl Network {
     #[must_use]
     pub fn with_refusals(self) -> Self {
         self.0.borrow_mut().refuses = true;
+        self
+    }
+
+    /// The same, in which messages leave together, when their sender flushes.
+    #[must_use]
+    pub fn with_gathering(self) -> Self {
+        self.0.borrow_mut().gathers = true;
         self
     }
 
@@ -218,14 +242,18 @@ impl Network {
         InMemory { network: self.clone(), me: number, last: 0 }
     }
 
-    /// Ends an endpoint: the others learn of it. A message of which only a part has been sent never becomes
-    /// whole.
+    /// Ends an endpoint, which is reported to the others. A message of which only a part has been sent never becomes
+    /// whole. What was gathered is lost.
     pub fn end(&self, number: usize, how: Gone) {
         let state = &mut *self.0.borrow_mut();
         state.ends[number].is_gone = true;
         let row = u32::try_from(number).unwrap_or(u32::MAX);
         for end in &mut state.ends {
             end.changes.push(Change::Gone { row, how });
+            if let Some(queue) = end.queues.get_mut(number) {
+                let arrived = queue.parts.len() - std::mem::take(&mut queue.gathered);
+                queue.parts.truncate(arrived);
+            }
         }
     }
 }
@@ -248,7 +276,7 @@ impl State {
         envelope: &Envelope,
         source: &impl Source,
     ) -> Option<bool> {
-        let (total, slots) = (source.bytes(), self.slots);
+        let (total, slots, gathers) = (source.bytes(), self.slots, self.gathers);
         let granted = &mut self.ends[me].granted[row as usize];
         if total > granted.limit {
             granted.shortage = (granted.limit > 0).then_some(total);
@@ -268,13 +296,8 @@ impl State {
         let mut bytes = vec![0; usize::try_from(total).ok()?];
         source.fill(0, &mut Fragment::private(&mut bytes));
         let (envelope, is_first, bit) = (*envelope, true, Some(bit));
-        self.ends[row as usize].queues[me].parts.push_back(Part {
-            envelope,
-            total,
-            is_first,
-            bytes,
-            bit,
-        });
+        let part = Part { envelope, total, is_first, bytes, bit };
+        self.ends[row as usize].queues[me].push(part, gathers);
         Some(true)
     }
 
@@ -325,7 +348,7 @@ pub struct InMemoryHelp {
 }
 
 fn arrival_of(queue: &Queue) -> Option<Arrival> {
-    let part = queue.parts.front()?;
+    let part = queue.front()?;
     let (envelope, total) =
         if part.is_first { (part.envelope, part.total) } else { queue.middle? };
     let (bytes, is_first) = (part.bytes.len(), part.is_first);
@@ -347,7 +370,7 @@ impl Transport for InMemory {
         self.queue(row, |queue| queue.generation = generation);
     }
 
-    fn cut_off(&mut self, _row: u32, _violation: PairViolation) {}
+    fn cut_off(&mut self, _row: u32, _violation: PeerViolation) {}
 
     fn remove(&mut self, row: u32) {
         self.queue(row, |queue| *queue = Queue::default());
@@ -388,10 +411,10 @@ impl Transport for InMemory {
             let is_cut = state.happens(2);
             let longest = if is_cut { 1 + state.below(state.fragment_bytes) } else { usize::MAX };
             let longest = longest.min(state.fragment_bytes);
-            let slots = state.slots;
+            let (slots, gathers) = (state.slots, state.gathers);
             let Some(to) = state.ends.get_mut(row as usize) else { return Ok(false) };
-            let parts = &mut to.queues[self.me].parts;
-            if parts.len() >= slots {
+            let queue = &mut to.queues[self.me];
+            if queue.parts.len() >= slots {
                 return Ok(false);
             }
             let left = usize::try_from(total - *sent).unwrap_or(usize::MAX);
@@ -400,11 +423,17 @@ impl Transport for InMemory {
             let is_first = *sent == 0;
             *sent += bytes.len() as u64;
             let bit = None;
-            parts.push_back(Part { envelope: *envelope, total, is_first, bytes, bit });
+            queue.push(Part { envelope: *envelope, total, is_first, bytes, bit }, gathers);
             if *sent == total {
                 return Ok(true);
             }
         }
+    }
+
+    fn flush(&mut self) {
+        let state = &mut *self.network.0.borrow_mut();
+        let queues = state.ends.iter_mut().filter_map(|end| end.queues.get_mut(self.me));
+        queues.for_each(|queue| queue.gathered = 0);
     }
 
     fn try_take(&mut self, _polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
@@ -434,18 +463,18 @@ impl Transport for InMemory {
         let count = state.ends.len();
         let first = if state.is_random { state.below(count) } else { self.last as usize + 1 };
         let queues = &state.ends[self.me].queues;
-        let is_ready = |row: &usize| !queues[*row].is_held && !queues[*row].parts.is_empty();
+        let is_ready = |row: &usize| !queues[*row].is_held && queues[*row].front().is_some();
         let row = (first..first + count).map(|row| row % count).find(is_ready)?;
         self.last = u32::try_from(row).ok()?;
         Some(self.last)
     }
 
-    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
         Ok(self.queue(row, |queue| arrival_of(queue)).flatten())
     }
 
-    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
-        Ok(self.queue(row, |queue| !queue.parts.is_empty()) == Some(true))
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation> {
+        Ok(self.queue(row, |queue| queue.front().is_some()) == Some(true))
     }
 
     fn copy(&self, row: u32, _arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
@@ -521,7 +550,7 @@ impl Transport for InMemory {
         _total: u64,
         bytes: u64,
         is_helped: bool,
-    ) -> Result<InMemoryPull, PairViolation> {
+    ) -> Result<InMemoryPull, PeerViolation> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let target = vec![0; bytes];
         Ok(InMemoryPull { source: row as usize, number, bytes, is_helped, taken: 0, target })

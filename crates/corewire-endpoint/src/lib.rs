@@ -59,4 +59,4 @@ pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
 pub use peers::{Lent, PeerEvent};
 pub use selector::{Peer, Selector, Status};
-pub use transport::Transport;
+pub use transport::{PeerViolation, Transport};

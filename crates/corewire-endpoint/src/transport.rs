@@ -1,5 +1,7 @@
 //! What carries an engine's messages.
 
+use std::fmt;
+
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
@@ -30,7 +32,7 @@ pub trait Transport {
     fn open(&mut self, row: u32, generation: u32);
 
     /// Disconnects a peer whose memory contains an impossible value.
-    fn cut_off(&mut self, row: u32, violation: PairViolation);
+    fn cut_off(&mut self, row: u32, violation: PeerViolation);
 
     /// Forgets a peer that has gone: its row may be given to another.
     fn remove(&mut self, row: u32);
@@ -53,6 +55,11 @@ pub trait Transport {
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError>;
+
+    /// Nothing follows for the time being: messages that were gathered, to be sent together, leave now. Called before the
+    /// engine's caller waits, and at the end of each call that may be its last for long.
+    #[inline(always)]
+    fn flush(&mut self) {}
 
     // Receiving.
 
@@ -79,13 +86,13 @@ pub trait Transport {
     ///
     /// # Errors
     /// A violation: the peer must be cut off.
-    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation>;
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation>;
 
     /// Whether something of the peer of `row` is left to arrive.
     ///
     /// # Errors
     /// As for [`arrival`](Self::arrival).
-    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation>;
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation>;
 
     /// Copies an arrival to where the bytes of its message from `at` on go, as far as there is room.
     fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized));
@@ -143,7 +150,7 @@ pub trait Transport {
         total: u64,
         bytes: u64,
         is_helped: bool,
-    ) -> Result<Self::Pull, PairViolation>;
+    ) -> Result<Self::Pull, PeerViolation>;
 
     /// Begins to read. False if the sender has taken the offer back.
     fn begin_pull(&mut self, pull: &mut Self::Pull) -> bool;
@@ -329,8 +336,41 @@ pub enum Gone {
     Died,
     /// It was closed.
     Left,
-    /// Its memory contains an impossible value.
-    CutOff(PairViolation),
+    /// What connects it with this endpoint has ended. Nobody can tell whether its process lives.
+    Lost,
+    /// It has sent an impossible value, or its memory contains one.
+    CutOff(PeerViolation),
+}
+
+/// A peer has sent an impossible value, or its memory contains one: the peer is disconnected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerViolation {
+    /// Which word.
+    pub word: &'static str,
+    /// What it holds.
+    pub found: u64,
+    /// The position of the slot that holds it. `None` for a word of a message.
+    pub position: Option<u64>,
+}
+
+impl fmt::Display for PeerViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { word, found, position } = self;
+        match position {
+            Some(position) => {
+                write!(f, "the peer's memory holds {found:#x} as {word} of slot {position}")
+            }
+            None => write!(f, "the peer has sent {found:#x} as {word}"),
+        }
+    }
+}
+
+impl std::error::Error for PeerViolation {}
+
+impl From<PairViolation> for PeerViolation {
+    fn from(PairViolation { word, found, position }: PairViolation) -> Self {
+        Self { word, found, position: Some(position) }
+    }
 }
 
 /// What else a transport has to tell.
@@ -348,14 +388,14 @@ pub enum Attention {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendError {
     /// The peer's memory contains an impossible value: the peer must be cut off.
-    Violation(PairViolation),
+    Violation(PeerViolation),
     /// A system call failed. The text names it and its error.
     System(String),
 }
 
 impl From<PairViolation> for SendError {
     fn from(violation: PairViolation) -> Self {
-        Self::Violation(violation)
+        Self::Violation(violation.into())
     }
 }
 

@@ -306,7 +306,7 @@ pub use corewire_derive::MessageType;
 pub use corewire_derive::message;
 pub use corewire_endpoint::{
     Completion, Count, CounterId, Envelope, Matched, Memory, MessageError, OperationHandle,
-    Options, OwnedMessage, Peer, Report, Selector, Status, Until,
+    Options, OwnedMessage, Peer, PeerViolation, Report, Selector, Status, Until,
 };
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
@@ -319,7 +319,6 @@ pub use corewire_os::access::Access;
 pub use corewire_os::directory::DirectoryError;
 pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
-pub use corewire_ring::pair::PairViolation;
 pub use error::{
     AcceptError, ConnectError, ConnectServiceError, CounterError, CreateError, EndpointError,
     JoinError, ListenError, NameInUse, NameUse, OpenError, Overwritten, ReceiveError, SendError,

@@ -294,8 +294,13 @@ impl Sending {
     /// must not wait for a reply, or miss an event without a word.
     #[cold]
     fn failed(&mut self, client: ClientId, error: &MessageError) {
-        use MessageError::{Forked, PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
-        let (PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer | Forked) = error
+        use MessageError::{Forked, PeerCutOff, PeerDied, PeerLeft, PeerLost, UnknownPeer};
+        let (PeerDied { .. }
+        | PeerLeft { .. }
+        | PeerLost { .. }
+        | PeerCutOff { .. }
+        | UnknownPeer
+        | Forked) = error
         else {
             return self.cut_off(client, &format!("a message to it could not be sent: {error}"));
         };

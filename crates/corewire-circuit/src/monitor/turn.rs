@@ -326,8 +326,11 @@ impl Monitor {
 
 /// Whether the peer of which frames are wanted has gone, and has left nothing more.
 const fn is_about_peer(error: &MessageError) -> bool {
-    use MessageError::{PeerCutOff, PeerDied, PeerLeft, UnknownPeer};
-    matches!(error, PeerDied { .. } | PeerLeft { .. } | PeerCutOff { .. } | UnknownPeer)
+    use MessageError::{PeerCutOff, PeerDied, PeerLeft, PeerLost, UnknownPeer};
+    matches!(
+        error,
+        PeerDied { .. } | PeerLeft { .. } | PeerLost { .. } | PeerCutOff { .. } | UnknownPeer
+    )
 }
 
 /// The time in ticks of the processor's counter.

@@ -199,6 +199,7 @@ impl<T: Transport> Engine<T> {
         {
             self.incoming.take_kept(&mut self.peers, caller);
         }
+        self.flush();
         Ok(has_news)
     }
 

@@ -54,6 +54,13 @@ impl<T: Transport> Engine<T> {
         self.peers.start_send(peer, envelope, memory, options)
     }
 
+    /// Nothing follows for the time being: what the transport has gathered leaves now. To be called after the last of
+    /// several sends; [`progress`](Self::progress) does so, too.
+    #[inline(always)]
+    pub fn flush(&mut self) {
+        self.peers.transport.flush();
+    }
+
     /// Whether messages wait for room. Acknowledgements do not count: a peer that does not read its own keeps no
     /// endpoint from closing.
     #[must_use]

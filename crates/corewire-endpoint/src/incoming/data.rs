@@ -2,7 +2,6 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_ring::message::{Arrival, Wants};
-use corewire_ring::pair::PairViolation;
 
 use super::{Incoming, Place};
 use crate::caller::Caller;
@@ -11,7 +10,7 @@ use crate::list::Key;
 use crate::peers::Peers;
 use crate::rendezvous::{ArrivingData, Destination, Stage};
 use crate::selector::{Peer, Status};
-use crate::transport::Transport;
+use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
     /// Whether a receive waits for data of the peer of `row`.
@@ -54,7 +53,7 @@ impl Incoming {
             };
             let Some(from) = from_of(transfer.total, there) else {
                 self.abandon_transfer(peers, &transfer, &MessageError::Cancelled, caller);
-                peers.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+                peers.cut_off(row, PeerViolation { word: "total", found: rest, position: None });
                 return false;
             };
             let place = match transfer.to {
@@ -90,7 +89,7 @@ impl Incoming {
         self.forget_offer(row, offer.number);
         let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
         let Some(from) = from_of(total, there) else {
-            peers.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+            peers.cut_off(row, PeerViolation { word: "total", found: rest, position: None });
             return false;
         };
         let is_departed = peers.is_departed(row);

@@ -4,7 +4,6 @@
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Envelope, Sink, Space, Wants};
-use corewire_ring::pair::PairViolation;
 
 use super::{Incoming, Place};
 use crate::caller::{Caller, CallerState};
@@ -15,7 +14,7 @@ use crate::operations::Operation;
 use crate::peers::Peers;
 use crate::rendezvous::Destination;
 use crate::selector::Status;
-use crate::transport::Transport;
+use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
     /// Gives a receive that is being called the oldest kept message that it asks for.
@@ -225,7 +224,7 @@ impl Incoming {
             }
             Ok(Some(arrival)) => {
                 let found = arrival.total;
-                peers.cut_off(row, PairViolation { word: "total", found, position: 0 });
+                peers.cut_off(row, PeerViolation { word: "total", found, position: None });
             }
             Ok(None) => {}
             Err(violation) => peers.cut_off(row, *violation),

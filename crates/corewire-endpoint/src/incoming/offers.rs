@@ -3,7 +3,6 @@
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::{OFFERS_MAX, Offer, Verb};
 use corewire_ring::message::{Envelope, Space};
-use corewire_ring::pair::PairViolation;
 
 use super::Incoming;
 use crate::caller::{Caller, CallerState};
@@ -13,7 +12,7 @@ use crate::matching::Unexpected;
 use crate::peers::Peers;
 use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
 use crate::selector::Peer;
-use crate::transport::Transport;
+use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
     /// A message is offered.
@@ -30,7 +29,7 @@ impl Incoming {
         // Some of those that their sender has taken back may still be awaited.
         let is_new = offers.len() < 2 * usize::from(OFFERS_MAX) && offers.insert(offer.number);
         if !is_new || place.is_empty() {
-            let violation = PairViolation { word: "offer", found: offer.number, position: 0 };
+            let violation = PeerViolation { word: "offer", found: offer.number, position: None };
             return peers.cut_off(row, violation);
         }
         let envelope = envelope_of(offer, tag);

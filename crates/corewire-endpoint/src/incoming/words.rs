@@ -2,12 +2,11 @@
 
 use corewire_layout::rendezvous::{Notice, Offer, Verb, WORDS_BYTES_MAX};
 use corewire_ring::message::{Arrival, Envelope, Space};
-use corewire_ring::pair::PairViolation;
 
 use super::{Incoming, Place};
 use crate::caller::Caller;
 use crate::peers::Peers;
-use crate::transport::Transport;
+use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
     /// Takes the first fragment of an offer or a notice. False if the peer was cut off.
@@ -18,7 +17,10 @@ impl Incoming {
         arrival: &Arrival,
     ) -> bool {
         if arrival.total > WORDS_BYTES_MAX {
-            peers.cut_off(row, PairViolation { word: "total", found: arrival.total, position: 0 });
+            peers.cut_off(
+                row,
+                PeerViolation { word: "total", found: arrival.total, position: None },
+            );
             return false;
         }
         self.rows[row as usize].words.clear();
@@ -41,9 +43,8 @@ impl Incoming {
                 Some((offer, place)) => {
                     self.handle_offer(peers, row, number, &offer, place, caller)
                 }
-                None => {
-                    peers.cut_off(row, PairViolation { word: "offer", found: number, position: 0 })
-                }
+                None => peers
+                    .cut_off(row, PeerViolation { word: "offer", found: number, position: None }),
             }
         } else {
             match Notice::parse(&bytes) {
@@ -51,8 +52,10 @@ impl Incoming {
                     self.handle_notice(peers, row, number, notice, place, caller)
                 }
                 None => {
-                    peers
-                        .cut_off(row, PairViolation { word: "notice", found: number, position: 0 });
+                    peers.cut_off(
+                        row,
+                        PeerViolation { word: "notice", found: number, position: None },
+                    );
                 }
             }
         }

@@ -19,7 +19,7 @@ pub enum PeerEvent {
     Gone {
         /// The peer.
         peer: Peer,
-        /// `PeerDied`, `PeerLeft` or `PeerCutOff`.
+        /// `PeerDied`, `PeerLeft`, `PeerLost` or `PeerCutOff`.
         why: MessageError,
     },
 }

@@ -21,7 +21,6 @@ mod words;
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::pair::PairViolation;
 
 use self::calls::Calls;
 pub use self::events::PeerEvent;
@@ -34,7 +33,7 @@ use crate::grants::Grants;
 use crate::operations::Operations;
 use crate::rendezvous::Transfer;
 use crate::selector::Peer;
-use crate::transport::{Gone, Transport};
+use crate::transport::{Gone, PeerViolation, Transport};
 
 /// The peers, and all that is under way with them except what arrives.
 pub(crate) struct Peers<T: Transport> {
@@ -184,6 +183,7 @@ impl<T: Transport> Peers<T> {
         match entry.and_then(|entry| entry.name.clone().zip(entry.gone)) {
             Some((name, Gone::Died)) => MessageError::PeerDied { name },
             Some((name, Gone::Left)) => MessageError::PeerLeft { name },
+            Some((name, Gone::Lost)) => MessageError::PeerLost { name },
             Some((name, Gone::CutOff(violation))) => MessageError::PeerCutOff { name, violation },
             None => MessageError::UnknownPeer,
         }
@@ -200,7 +200,7 @@ impl<T: Transport> Peers<T> {
 
     /// Whether the peer of `row` has gone and its messages are still received. Those of a peer that was cut off are not.
     pub(crate) fn is_departed(&self, row: u32) -> bool {
-        matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left))
+        matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left | Gone::Lost))
     }
 
     // Their ends.
@@ -219,7 +219,7 @@ impl<T: Transport> Peers<T> {
 
     /// A peer whose memory contains impossible values is cut off.
     #[cold]
-    pub(crate) fn cut_off(&mut self, row: u32, violation: PairViolation) {
+    pub(crate) fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         self.transport.count(EndpointCounter::Violations);
         self.transport.cut_off(row, violation);
         self.begin_leaving(row, Gone::CutOff(violation));

@@ -2,14 +2,13 @@
 
 use corewire_layout::rendezvous::{OFFER_BYTES, Verb};
 use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
-use corewire_ring::pair::PairViolation;
 
 use super::Peers;
 use super::row::{Pending, Unacknowledged, to_memory};
 use crate::error::MessageError;
 use crate::rendezvous::{Offered, Tail, Todo, offer_of};
 use crate::selector::{Peer, Status};
-use crate::transport::{Helped, Room, Transport};
+use crate::transport::{Helped, PeerViolation, Room, Transport};
 
 /// A message that a call has offered: its memory is the caller's until [`Engine::end_lent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +259,7 @@ impl<T: Transport> Peers<T> {
             return;
         }
         if from >= offered.total {
-            let violation = PairViolation { word: "offset", found: from, position: 0 };
+            let violation = PeerViolation { word: "offset", found: from, position: None };
             return self.cut_off(row, violation);
         }
         self.transport.deregister(row, number);

@@ -269,6 +269,56 @@ fn what_waits_for_a_peer_that_dies_ends() {
 }
 
 #[test]
+fn a_peer_whose_connection_is_lost_is_reported_so_after_all_that_has_arrived() {
+    let network = Network::new(0, 16, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    ends[0].watch_peers();
+    while ends[0].next_peer_event(&Selector::any()).is_some() {}
+    let (to, from) = (peer(&ends[0], 1), peer(&ends[1], 0));
+    let waits = ends[0]
+        .start_receive(Selector::tag(9).from(to), vec![0; 9].into(), Options::default())
+        .unwrap();
+    assert!(ends[1].try_inject(from, &Envelope::tagged(1), b"before"));
+    network.end(1, Gone::Lost);
+    assert_eq!(receive(&mut ends[0], Selector::tag(1)).unwrap().1, b"before");
+    while ends[0].progress(None).unwrap() {}
+    let name = ChannelName::new("end-1").unwrap();
+    let why = MessageError::PeerLost { name };
+    let end = ends[0].take_completion(waits).unwrap().unwrap();
+    assert_eq!(end.result, Err(why.clone()));
+    assert_eq!(ends[0].check_peer(to), Err(why.clone()));
+    let event = ends[0].next_peer_event(&Selector::any());
+    assert_eq!(event, Some(PeerEvent::Gone { peer: to, why }));
+}
+
+#[test]
+fn gathered_messages_leave_when_nothing_follows_and_answers_by_themselves() {
+    let network = Network::new(0, 64, 64).with_gathering();
+    let mut ends = ends(&network, 2, 1 << 20);
+    let (to, from) = (peer(&ends[0], 1), peer(&ends[1], 0));
+    let (delivered, matched) =
+        (with(1, Report::Handle, Until::Delivered), with(2, Report::Handle, Until::Matched));
+    let sends = [delivered, matched].map(|options| {
+        let memory = vec![7; 200].into();
+        ends[0].start_send(to, Envelope::tagged(options.context), memory, options).unwrap()
+    });
+    let call = ends[0].start_call(to, b"question"[..].into(), Options::default()).unwrap();
+    ends[1].progress(None).unwrap();
+    assert!(ends[1].peek(&Selector::any()).is_none(), "it was sent before its engine flushed");
+    ends[0].flush();
+    assert!(receive(&mut ends[1], Selector::tag(2)).is_some());
+    let (request, _) = receive(&mut ends[1], Selector::requests()).unwrap();
+    ends[1].reply(from, request.tag, &&b"answer"[..]).unwrap();
+    // Acknowledgements leave with the next progress, and so does the reply.
+    ends[1].progress(None).unwrap();
+    ends[0].progress(None).unwrap();
+    for operation in [sends[0], sends[1], call] {
+        let end = ends[0].take_completion(operation).unwrap();
+        assert!(end.expect("it has ended").result.is_ok());
+    }
+}
+
+#[test]
 fn a_request_that_is_dropped_in_the_middle_of_a_message_waits_for_its_end() {
     let network = Network::new(0, 2, 64);
     let mut ends = ends(&network, 2, 1 << 20);

@@ -599,6 +599,7 @@ impl Computation {
         match error {
             MessageError::PeerDied { .. }
             | MessageError::PeerLeft { .. }
+            | MessageError::PeerLost { .. }
             | MessageError::PeerCutOff { .. }
             | MessageError::UnknownPeer => {
                 let rank = *self.ended.get_or_insert(rank);

@@ -317,7 +317,12 @@ impl Meeting<'_> {
         let Some(peer) = self.others[rank].peer else { return Ok(()) };
         match self.endpoint.send(peer, tag, frame) {
             // Its end is reported by an event.
-            Ok(()) | Err(MessageError::PeerDied { .. } | MessageError::PeerLeft { .. }) => Ok(()),
+            Ok(())
+            | Err(
+                MessageError::PeerDied { .. }
+                | MessageError::PeerLeft { .. }
+                | MessageError::PeerLost { .. },
+            ) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -421,9 +421,9 @@ impl Communicator {
         let ended = match error {
             MessageError::PeerDied { .. } | MessageError::PeerCutOff { .. } => rank,
             // It may have left because another one has died, whom this member has not heard of yet.
-            MessageError::PeerLeft { .. } | MessageError::UnknownPeer => {
-                self.wait_for_death().unwrap_or(rank)
-            }
+            MessageError::PeerLeft { .. }
+            | MessageError::PeerLost { .. }
+            | MessageError::UnknownPeer => self.wait_for_death().unwrap_or(rank),
             other => return other.into(),
         };
         let (name, member) = (self.group.clone(), self.members[ended]);

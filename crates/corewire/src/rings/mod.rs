@@ -17,13 +17,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use corewire_endpoint::transport::{
-    Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
+    Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
+    Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
-use corewire_ring::pair::{Granted, Lending, PairViolation};
+use corewire_ring::pair::{Granted, Lending};
 use corewire_transfer::thresholds::{
     BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
 };
@@ -213,7 +214,7 @@ impl Transport for PairRings {
         self.pairs.open(row, generation);
     }
 
-    fn cut_off(&mut self, row: u32, violation: PairViolation) {
+    fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         self.control.drop_link(row, Gone::CutOff(violation));
     }
 
@@ -274,12 +275,12 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
-        self.pairs.arrival(row)
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
+        self.pairs.arrival(row).map_err(PeerViolation::from)
     }
 
-    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
-        self.pairs.has_arrival(row)
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation> {
+        self.pairs.has_arrival(row).map_err(PeerViolation::from)
     }
 
     #[inline(always)]
@@ -357,8 +358,8 @@ impl Transport for PairRings {
         total: u64,
         bytes: u64,
         is_helped: bool,
-    ) -> Result<Pull, PairViolation> {
-        let bad = |word, found| PairViolation { word, found, position: 0 };
+    ) -> Result<Pull, PeerViolation> {
+        let bad = |word, found| PeerViolation { word, found, position: None };
         let place = MemoryPlace::parse(place, total).ok_or(bad("place", total))?;
         let puller = self.pairs.puller(row, number, chunks_of(bytes));
         let puller = puller.ok_or(bad("offer", number))?;

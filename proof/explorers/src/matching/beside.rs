@@ -3,9 +3,10 @@
 use corewire_endpoint::transport::{
     Attention, Change, Helped, Polling, Pulled, Room, SendError, Short,
 };
-use corewire_endpoint::{Arrival, Envelope, Held, Peer, Sink, Source, Transport, Wanted};
+use corewire_endpoint::{
+    Arrival, Envelope, Held, Peer, PeerViolation, Sink, Source, Transport, Wanted,
+};
 use corewire_layout::rendezvous::Stretch;
-use corewire_ring::pair::PairViolation;
 
 /// The rows of the first transport.
 const FIRST_ROWS: u32 = 1024;
@@ -63,7 +64,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.open(row, generation));
     }
 
-    fn cut_off(&mut self, row: u32, violation: PairViolation) {
+    fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         at!(self, row, |transport, row| transport.cut_off(row, violation));
     }
 
@@ -124,11 +125,11 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         found
     }
 
-    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
         at!(self, row, |transport, row| transport.arrival(row))
     }
 
-    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation> {
         at!(self, row, |transport, row| transport.has_arrival(row))
     }
 
@@ -216,7 +217,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         total: u64,
         bytes: u64,
         is_helped: bool,
-    ) -> Result<B::Pull, PairViolation> {
+    ) -> Result<B::Pull, PeerViolation> {
         let row = row.wrapping_sub(FIRST_ROWS);
         self.second.start_pull(row, number, place, total, bytes, is_helped)
     }

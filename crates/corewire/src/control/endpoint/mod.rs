@@ -19,8 +19,8 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use corewire_endpoint::Peer;
 use corewire_endpoint::transport::Gone;
+use corewire_endpoint::{Peer, PeerViolation};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, RawEndpointHeader};
 use corewire_layout::frame::Frame;
 use corewire_layout::name::ChannelName;
@@ -33,7 +33,7 @@ use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
-use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PairViolation};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared};
 use corewire_ring::{Control, Trusted};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -102,7 +102,7 @@ enum End {
     /// All sockets have ended without that word, and its process lives: it has replaced its program by another, or has
     /// ended the link. It may still hold messages of this endpoint.
     HungUp,
-    CutOff(PairViolation),
+    CutOff(PeerViolation),
 }
 
 impl End {
@@ -381,7 +381,7 @@ impl EndpointHalf for EndpointControl {
         let end = match how {
             Gone::CutOff(violation) => End::CutOff(violation),
             Gone::Died => End::Died,
-            Gone::Left => End::HungUp,
+            Gone::Left | Gone::Lost => End::HungUp,
         };
         self.end_and_tell(lock(&self.state), row, end);
     }
