@@ -1,5 +1,13 @@
 //! Lines of C.
 
+/// A line, as `format!` makes it.
+macro_rules! line {
+    ($code:expr, $($format:tt)*) => {
+        $code.line(&format!($($format)*))
+    };
+}
+pub(super) use line;
+
 /// Text with the indentation of its blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
@@ -23,21 +31,43 @@ impl Code {
     }
 
     pub(super) fn close(&mut self, line: &str) {
-        self.depth = self.depth.saturating_sub(1);
+        self.end();
         self.line(line);
     }
 
-    /// After a line that ends one block and begins another.
-    pub(super) fn open_again(&mut self) {
-        self.depth += 1;
+    /// Ends a block without a line.
+    pub(super) fn end(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
     }
 
-    /// A function. Clauses are in lines of their own, as is the brace.
-    pub(super) fn function(&mut self, head: &str, body: impl FnOnce(&mut Self)) {
+    /// A block, unless it is empty.
+    pub(super) fn block(&mut self, head: &str, body: &Self) {
+        if !body.text.is_empty() {
+            self.open(head);
+            body.text.lines().for_each(|line| self.line(line));
+            self.close("}");
+        }
+    }
+
+    /// A function.
+    pub(super) fn function(&mut self, head: &str, body: &Self) {
         self.line(head);
-        self.open("{");
-        body(self);
-        self.close("}");
+        self.block("{", body);
+        self.line("");
+    }
+
+    /// A text in which these words stand for others. A line that is one of the words stands for any number of lines.
+    pub(super) fn template(&mut self, text: &str, words: &[(&str, &str)]) {
+        for line in text.lines() {
+            let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+            match words.iter().find(|(word, _)| rest == *word) {
+                Some((_, lines)) => lines.lines().for_each(|one| line!(self, "{indent}{one}")),
+                None => {
+                    let replace = |line: String, (word, by): &(&str, &str)| line.replace(word, by);
+                    self.line(&words.iter().fold(line.to_owned(), replace));
+                }
+            }
+        }
         self.line("");
     }
 

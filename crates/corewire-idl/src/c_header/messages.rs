@@ -1,13 +1,12 @@
 //! Structs and functions of each message.
 
-use std::rc::Rc;
-
 use super::Header;
-use super::code::Code;
-use super::walk::Walk;
-use crate::form::{CapabilityKind, Message, Role, Type, Wire};
-use crate::json::JsonProblem;
-use crate::json::places::Places;
+use super::code::{Code, line};
+use super::support::MESSAGE;
+use super::walk::{Walk, Way};
+use crate::form::{
+    CapabilityKind, FormDisagrees, LeafPlace, Message, Operation, Operations, Role, Type, Wire,
+};
 
 /// What is added to the name of a message. Macros are in capitals.
 pub(super) const ENDINGS: &[&str] = &[
@@ -27,8 +26,8 @@ impl<'a> Header<'a> {
         &mut self,
         message: &'a Message,
         wire: &'a Wire,
-    ) -> Result<(), JsonProblem> {
-        let name = self.wires.get(wire.name.as_str()).cloned().ok_or(JsonProblem::Form)?;
+    ) -> Result<(), FormDisagrees> {
+        let name = self.wires.get(wire.name.as_str()).cloned().ok_or(FormDisagrees)?;
         let fails = wire.role == Role::Reply && message.errors.is_some();
         let arguments = message.arguments_of(wire).collect::<Vec<_>>();
         let first = fails.then_some("error").into_iter();
@@ -49,7 +48,7 @@ impl<'a> Header<'a> {
             self.code.line(&format!(
                 "/** 0, or one of the errors `{set}`: then nothing else counts. */"
             ));
-            self.code.line(&format!("int32_t {error};"));
+            line!(self.code, "int32_t {error};");
         } else if lines.is_empty() {
             self.code.line("/** There are no arguments, and C has no empty structs. */");
             self.code.line("char unused;");
@@ -61,28 +60,28 @@ impl<'a> Header<'a> {
         self.code.close("};");
         self.code.line("");
 
-        let types = arguments.iter().map(|argument| &argument.of).collect::<Vec<_>>();
-        let places = Rc::new(self.types.places(fails, types.iter().copied())?);
-        if places.bytes != wire.layout.fixed_bytes {
-            return Err(JsonProblem::Form);
+        let types = arguments.iter().map(|argument| (argument.name.as_str(), &argument.of));
+        let operations = self.lowering.operations(fails, types)?;
+        if operations.layout.fixed_bytes != wire.layout.fixed_bytes {
+            return Err(FormDisagrees);
         }
-        let places_of = |members: &[String]| {
-            members.iter().map(|name| format!("args->{name}")).collect::<Vec<_>>()
-        };
-        let all = types.into_iter().zip(places_of(&members)).collect::<Vec<_>>();
-        let upper = name.to_ascii_uppercase();
-        let plan = Plan { name: &name, upper: &upper, wire, error: error.as_deref(), all: &all };
-        self.size(&plan, &places)?;
-        self.encode(&plan, &places)?;
-        self.decode(&plan, &places)
+        let places = members.iter().map(|name| format!("args->{name}")).collect::<Vec<_>>();
+        let fixed = format!("{}_FIXED_BYTES", name.to_ascii_uppercase());
+        let error = error.as_deref().zip(operations.error);
+        let plan = Plan { fixed: &fixed, error, operations: &operations, places: &places };
+        let (size, put, get) = (self.sum(&plan), self.put(&plan)?, self.get(&plan)?);
+        let words =
+            [("$NAME", &name), ("$SIZE", &size.text), ("$PUT", &put.text), ("$GET", &get.text)];
+        self.code.template(MESSAGE, &words.map(|(word, text)| (word, text.as_str())));
+        Ok(())
     }
 
     fn defines(&mut self, message: &Message, wire: &Wire, name: &str) {
         let (upper, layout) = (name.to_ascii_uppercase(), &wire.layout);
-        self.code.line(&format!("#define {upper}_ORDINAL {}", message.ordinal));
-        self.code.line(&format!("#define {upper}_HASH UINT64_C(0x{})", wire.hash));
-        self.code.line(&format!("#define {upper}_FIXED_BYTES {}", layout.fixed_bytes));
-        self.code.line(&format!("#define {upper}_BYTES_MAX {}", layout.bytes_max));
+        line!(self.code, "#define {upper}_ORDINAL {}", message.ordinal);
+        line!(self.code, "#define {upper}_HASH UINT64_C(0x{})", wire.hash);
+        line!(self.code, "#define {upper}_FIXED_BYTES {}", layout.fixed_bytes);
+        line!(self.code, "#define {upper}_BYTES_MAX {}", layout.bytes_max);
         let kinds = layout.capabilities.iter().flat_map(|one| {
             let count = usize::try_from(one.count).unwrap_or(0);
             std::iter::repeat_n(capability(&one.of), count)
@@ -91,143 +90,115 @@ impl<'a> Header<'a> {
         if !kinds.is_empty() {
             self.code
                 .line("/* In the order in which they travel; those that are absent do not. */");
-            self.code.line(&format!("#define {upper}_CAPABILITIES_MAX {}", kinds.len()));
-            self.code.line(&format!("#define {upper}_CAPABILITY_KINDS \\"));
+            line!(self.code, "#define {upper}_CAPABILITIES_MAX {}", kinds.len());
+            line!(self.code, "#define {upper}_CAPABILITY_KINDS \\");
             self.code.line("    { \\");
             for kind in kinds {
-                self.code.line(&format!("        COREWIRE_CAPABILITY_{kind}, \\"));
+                line!(self.code, "        COREWIRE_CAPABILITY_{kind}, \\");
             }
             self.code.line("    }");
         }
         self.code.line("");
     }
 
-    fn size(&mut self, plan: &Plan<'_, 'a>, places: &Rc<Places>) -> Result<(), JsonProblem> {
-        let Plan { name, upper, error, all, .. } = plan;
+    /// Code that computes the size.
+    fn sum(&self, plan: &Plan<'_, 'a>) -> Code {
+        let Plan { fixed, error, .. } = plan;
         let mut sum = Code::default();
-        for (of, place) in *all {
-            Walk::new(self, places.clone(), "").size(of, place, &mut sum)?;
+        for (operation, place) in plan.values() {
+            self.size(operation, place, &mut sum);
         }
-        let mut body = Code::default();
+        let mut code = Code::default();
         if sum.text.is_empty() {
-            body.line("(void)args;");
-            body.line(&format!("return {upper}_FIXED_BYTES;"));
-        } else {
-            body.line(&format!("size_t size = {upper}_FIXED_BYTES;"));
-            if let Some(error) = error {
-                body.open(&format!("if (args->{error} != 0) {{"));
-                body.line("return size;");
-                body.close("}");
-            }
-            sum.text.lines().for_each(|line| body.line(line));
-            body.line("return size;");
+            code.line("(void)args;");
+            line!(code, "return {fixed};");
+            return code;
         }
-        self.code.line(
-            "/* The bytes of the message. What is longer than its bound counts as long as that. */",
-        );
-        self.function(
-            &format!("static inline size_t {name}_size(const struct {name} *args)"),
-            &body,
-        );
-        Ok(())
+        line!(code, "size_t size = {fixed};");
+        if let Some((error, _)) = error {
+            code.open(&format!("if (args->{error} != 0) {{"));
+            code.line("return size;");
+            code.close("}");
+        }
+        code.text.push_str(&sum.text);
+        code.line("return size;");
+        code
     }
 
-    fn encode(&mut self, plan: &Plan<'_, 'a>, places: &Rc<Places>) -> Result<(), JsonProblem> {
-        let Plan { name, upper, wire, error, all } = plan;
-        let mut body = Code::default();
-        body.line("*written = 0;");
-        body.open(&format!("if (capacity < {name}_size(args)) {{"));
-        body.line("return COREWIRE_ERROR_CAPACITY;");
-        body.close("}");
-        let is_dynamic = !wire.layout.dynamics.is_empty();
-        let has_fixed = wire.layout.fixed_bytes > 0;
+    /// Code that writes the message, and the number of its bytes.
+    fn put(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
+        let Plan { fixed, error, operations, .. } = plan;
+        let mut code = Code::default();
+        let is_dynamic = !operations.layout.dynamics.is_empty();
         if is_dynamic {
-            body.line(&format!("size_t used = {upper}_FIXED_BYTES;"));
+            line!(code, "size_t used = {fixed};");
         }
-        body.line(&if has_fixed {
-            format!("memset(out, 0, {upper}_FIXED_BYTES);")
-        } else {
-            "(void)out;".to_owned()
-        });
-        let mut walk = Walk::new(self, places.clone(), "out");
-        if let Some(error) = error {
-            let at = walk.at(4)?;
-            body.line(&format!("corewire_put_u32({at}, (uint32_t)args->{error});"));
-            body.open(&format!("if (args->{error} != 0) {{"));
-            body.line(&format!("*written = {upper}_FIXED_BYTES;"));
-            body.line("return 0;");
-            body.close("}");
+        match operations.layout.fixed_bytes {
+            0 => code.line("(void)out;"),
+            _ => line!(code, "memset(out, 0, {fixed});"),
         }
-        for (of, place) in *all {
-            walk.put(of, place, &mut body)?;
+        let mut walk = Walk::new(self, "out");
+        if let Some((error, at)) = error {
+            line!(code, "corewire_put_u32({}, (uint32_t)args->{error});", walk.at(*at));
+            code.open(&format!("if (args->{error} != 0) {{"));
+            line!(code, "*written = {fixed};");
+            code.line("return 0;");
+            code.close("}");
         }
-        body.line(&if is_dynamic {
-            "*written = used;".to_owned()
-        } else {
-            format!("*written = {upper}_FIXED_BYTES;")
-        });
-        body.line("return 0;");
-        let head = format!(
-            "static inline int {name}_encode(const struct {name} *args, uint8_t *out, size_t capacity,\n    \
-             size_t *written)"
-        );
-        self.code
-            .line("/* Writes the message to `out`, and the number of its bytes to `written`. */");
-        self.function(&head, &body);
-        Ok(())
+        for (operation, place) in plan.values() {
+            walk.run(Way::Put, operation, place, &mut code)?;
+        }
+        line!(code, "*written = {};", if is_dynamic { "used" } else { fixed });
+        Ok(code)
     }
 
-    fn decode(&mut self, plan: &Plan<'_, 'a>, places: &Rc<Places>) -> Result<(), JsonProblem> {
-        let Plan { name, upper, wire, error, all } = plan;
-        let mut body = Code::default();
-        let is_dynamic = !wire.layout.dynamics.is_empty();
-        body.line("memset(args, 0, sizeof *args);");
-        if wire.layout.fixed_bytes == 0 {
-            body.line("(void)bytes;");
+    /// Code that reads the message.
+    fn get(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
+        let Plan { fixed, error, operations, .. } = plan;
+        let mut code = Code::default();
+        let is_dynamic = !operations.layout.dynamics.is_empty();
+        if operations.layout.fixed_bytes == 0 {
+            code.line("(void)bytes;");
         }
-        let wrong = if is_dynamic { "<" } else { "!=" };
-        body.open(&format!("if (length {wrong} {upper}_FIXED_BYTES) {{"));
-        body.line("return COREWIRE_ERROR_LENGTH;");
-        body.close("}");
-        let mut walk = Walk::new(self, places.clone(), "bytes");
-        if let Some(error) = error {
-            let at = walk.at(4)?;
-            body.line(&format!("args->{error} = corewire_get_i32({at});"));
-            body.open(&format!("if (args->{error} != 0) {{"));
-            body.line("return 0;");
-            body.close("}");
+        code.open(&format!("if (length {} {fixed}) {{", if is_dynamic { "<" } else { "!=" }));
+        code.line("return COREWIRE_ERROR_LENGTH;");
+        code.close("}");
+        let mut walk = Walk::new(self, "bytes");
+        if let Some((error, at)) = error {
+            line!(code, "args->{error} = corewire_get_i32({});", walk.at(*at));
+            code.open(&format!("if (args->{error} != 0) {{"));
+            code.line("return 0;");
+            code.close("}");
         }
         if is_dynamic {
-            let fixed = format!("{upper}_FIXED_BYTES");
-            body.line(&format!(
-                "struct corewire_rest rest = {{bytes + {fixed}, length - {fixed}}};"
-            ));
+            line!(code, "struct corewire_rest rest = {{bytes + {fixed}, length - {fixed}}};");
         }
-        for (of, place) in *all {
-            walk.get(of, place, &mut body)?;
+        for (operation, place) in plan.values() {
+            walk.run(Way::Get, operation, place, &mut code)?;
         }
-        body.line(if is_dynamic {
-            "return rest.left == 0 ? 0 : COREWIRE_ERROR_LENGTH;"
-        } else {
-            "return 0;"
+        code.line(match is_dynamic {
+            true => "return rest.left == 0 ? 0 : COREWIRE_ERROR_LENGTH;",
+            false => "return 0;",
         });
-        let head = format!(
-            "static inline int {name}_decode(struct {name} *args, const uint8_t *bytes, size_t length)"
-        );
-        self.code.line("/* Reads the message. Strings and vectors stay where they are. */");
-        self.function(&head, &body);
-        Ok(())
+        Ok(code)
     }
 }
 
-/// A message, and what it is called in C.
+/// What the functions of a message need to know.
 struct Plan<'p, 'a> {
-    name: &'p str,
-    upper: &'p str,
-    wire: &'p Wire,
-    error: Option<&'p str>,
-    /// Types and places of all arguments.
-    all: &'p [(&'a Type, String)],
+    /// The macro that is the bytes of the fixed part.
+    fixed: &'p str,
+    /// The name and the place of the error in a reply.
+    error: Option<(&'p str, LeafPlace)>,
+    operations: &'p Operations<'a>,
+    /// Where the arguments are in C.
+    places: &'p [String],
+}
+
+impl<'p, 'a> Plan<'p, 'a> {
+    fn values(&self) -> impl Iterator<Item = (&'p Operation<'a>, &'p String)> {
+        self.operations.values.iter().zip(self.places)
+    }
 }
 
 fn about(message: &Message, wire: &Wire) -> String {

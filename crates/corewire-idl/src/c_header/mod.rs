@@ -6,10 +6,12 @@
 //! | file | makes |
 //! |---|---|
 //! | `support.h` | what all headers have in common |
+//! | `message.h` | the functions of one message |
+//! | `vector.h` | a struct for vectors of one type, and its functions |
 //! | `types.rs` | constants, errors, and types |
 //! | `alone.rs` | functions for elements of vectors and arms of unions |
 //! | `messages.rs` | for each message: a struct, its size, encoding and decoding |
-//! | `walk.rs` | the code that stores and reads one message |
+//! | `walk.rs` | the code that runs the operations of one message |
 //! | `names.rs` | names that C and C++ accept |
 
 mod alone;
@@ -22,11 +24,9 @@ mod walk;
 
 use std::collections::{HashMap, HashSet};
 
-use self::code::{Code, harmless, string};
+use self::code::{Code, harmless, line, string};
 use self::names::Names;
-use crate::form::{Definition, Interface};
-use crate::json::JsonProblem;
-use crate::json::places::Types;
+use crate::form::{Definition, FormDisagrees, Interface, Lowering};
 
 /// Why there is no header for an interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ pub fn generate(interface: &Interface) -> Result<String, HeaderError> {
 /// Everything that is written to one header.
 struct Header<'a> {
     interface: &'a Interface,
-    types: Types<'a>,
+    lowering: Lowering<'a>,
     names: Names,
     /// Names of declared types, without `struct`.
     type_names: HashMap<&'a str, String>,
@@ -81,7 +81,7 @@ impl<'a> Header<'a> {
     fn new(interface: &'a Interface) -> Self {
         Self {
             interface,
-            types: Types::new(interface),
+            lowering: interface.lowering(),
             names: Names::default(),
             type_names: HashMap::new(),
             members: HashMap::new(),
@@ -97,7 +97,7 @@ impl<'a> Header<'a> {
         format!("{}_{name}", self.interface.name)
     }
 
-    fn write(&mut self) -> Result<(), JsonProblem> {
+    fn write(&mut self) -> Result<(), FormDisagrees> {
         self.name_all();
         let interface = self.interface;
         let guard = self.guard();
@@ -105,7 +105,7 @@ impl<'a> Header<'a> {
             "Made from interface `{}` by corewire-idl. Changes will be lost.",
             interface.name
         );
-        self.code.line(&format!("/* {made} */"));
+        line!(self.code, "/* {made} */");
         self.code.line("");
         let about = interface.description.iter().filter(|text| !text.is_empty());
         let about = about.chain(&interface.docs).map(|line| harmless(line)).collect::<Vec<_>>();
@@ -116,8 +116,8 @@ impl<'a> Header<'a> {
         self.code.text.push_str(support::TEXT);
         self.code.line("");
         let (name, hash) = (self.upper("INTERFACE_NAME"), self.upper("INTERFACE_HASH"));
-        self.code.line(&format!("#define {name} {}", string(&interface.name)));
-        self.code.line(&format!("#define {hash} UINT64_C(0x{})", interface.hash));
+        line!(self.code, "#define {name} {}", string(&interface.name));
+        line!(self.code, "#define {hash} UINT64_C(0x{})", interface.hash);
         self.code.line("");
         self.constants();
         for decl in &interface.types {

@@ -1,4 +1,11 @@
-//! What every header begins with.
+//! C that is written as C.
 
-/// The text.
+/// What every header begins with.
 pub(super) const TEXT: &str = include_str!("support.h");
+
+/// The functions of message `$NAME`. `$SIZE` computes its size, `$PUT` writes it, `$GET` reads it.
+pub(super) const MESSAGE: &str = include_str!("message.h");
+
+/// The struct for vectors of `$ELEMENT`, which has `$BYTES` on the wire, and its functions. `$GET` reads the element
+/// `*value` at `at`, `$PUT` stores the element `vector->items[index]`.
+pub(super) const VECTOR: &str = include_str!("vector.h");

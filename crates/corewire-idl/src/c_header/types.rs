@@ -1,10 +1,11 @@
 //! Constants and types.
 
 use super::Header;
-use super::code::{Code, string};
-use crate::form::{Builtin, Constant, ConstantValue, Definition, EnumValue, Field, Type, TypeDecl};
-use crate::json::JsonProblem;
-use crate::json::places::Shape;
+use super::code::{Code, line, string};
+use super::walk::Way;
+use crate::form::{
+    Builtin, Constant, ConstantValue, Definition, EnumValue, Field, FormDisagrees, Type, TypeDecl,
+};
 
 impl<'a> Header<'a> {
     pub(super) fn constants(&mut self) {
@@ -12,7 +13,7 @@ impl<'a> Header<'a> {
             let name = self.upper(&constant.name);
             let name = self.names.give(&name);
             self.code.docs(&constant.docs);
-            self.code.line(&format!("#define {name} {}", literal(constant)));
+            line!(self.code, "#define {name} {}", literal(constant));
         }
         if !self.interface.constants.is_empty() {
             self.code.line("");
@@ -28,25 +29,25 @@ impl<'a> Header<'a> {
         for value in values {
             self.code.docs(&value.docs);
             let name = self.members.get(&(of, value.name.as_str())).cloned().unwrap_or_default();
-            self.code.line(&format!("{name} = {},", number(value.value)));
+            line!(self.code, "{name} = {},", number(value.value));
         }
         self.code.close("};");
         self.code.line("");
     }
 
-    pub(super) fn declared(&mut self, decl: &'a TypeDecl) -> Result<(), JsonProblem> {
+    pub(super) fn declared(&mut self, decl: &'a TypeDecl) -> Result<(), FormDisagrees> {
         let name = self.type_name(&decl.name)?;
         match &decl.definition {
             Definition::Alias { target } => {
                 let target = self.reference(target)?;
                 self.code.docs(&decl.docs);
-                self.code.line(&format!("typedef {target} {name};"));
+                line!(self.code, "typedef {target} {name};");
                 self.code.line("");
             }
             Definition::Array { element, count } => {
                 let element = self.reference(element)?;
                 self.code.docs(&decl.docs);
-                self.code.line(&format!("typedef {element} {name}[{count}];"));
+                line!(self.code, "typedef {element} {name}[{count}];");
                 self.code.line("");
             }
             Definition::Struct { fields } => {
@@ -60,7 +61,7 @@ impl<'a> Header<'a> {
             Definition::Union { arms, area_bytes } => self.union(decl, &name, arms, *area_bytes)?,
             Definition::Enum { values, .. } => {
                 self.code.docs(&decl.docs);
-                self.code.line(&format!("typedef int32_t {name};"));
+                line!(self.code, "typedef int32_t {name};");
                 self.code.line("");
                 self.enumerators(&decl.name, values);
                 self.is_known(&name, values);
@@ -74,7 +75,7 @@ impl<'a> Header<'a> {
         &mut self,
         of: &'a str,
         fields: &'a [Field],
-    ) -> Result<Vec<(String, &'a [String])>, JsonProblem> {
+    ) -> Result<Vec<(String, &'a [String])>, FormDisagrees> {
         let names = self.members_of(fields.iter().map(|field| field.name.as_str()));
         let mut lines = Vec::new();
         for (field, name) in fields.iter().zip(names) {
@@ -97,20 +98,21 @@ impl<'a> Header<'a> {
         let mut numbers = values.iter().map(|value| value.value).collect::<Vec<_>>();
         numbers.sort_unstable();
         numbers.dedup();
-        self.code.function(&format!("static inline bool {name}_is_known({name} value)"), |code| {
-            if numbers.is_empty() {
-                code.line("(void)value;");
-                return code.line("return false;");
-            }
-            code.open("switch (value) {");
+        let mut body = Code::default();
+        if numbers.is_empty() {
+            body.line("(void)value;");
+            body.line("return false;");
+        } else {
+            body.open("switch (value) {");
             for one in numbers {
-                code.line(&format!("case {}:", number(one)));
+                line!(body, "case {}:", number(one));
             }
-            code.line("    return true;");
-            code.line("default:");
-            code.line("    return false;");
-            code.close("}");
-        });
+            body.line("    return true;");
+            body.line("default:");
+            body.line("    return false;");
+            body.close("}");
+        }
+        self.code.function(&format!("static inline bool {name}_is_known({name} value)"), &body);
     }
 
     fn union(
@@ -119,7 +121,7 @@ impl<'a> Header<'a> {
         name: &str,
         arms: &'a [Field],
         area_bytes: u32,
-    ) -> Result<(), JsonProblem> {
+    ) -> Result<(), FormDisagrees> {
         let mut tags = Vec::new();
         for arm in arms {
             let tag = self.upper(&format!("{}_{}", decl.name, arm.name));
@@ -138,67 +140,50 @@ impl<'a> Header<'a> {
         self.code.line("");
         self.code.open("enum {");
         for (index, tag) in tags.iter().enumerate() {
-            self.code.line(&format!("{tag} = {index},"));
+            line!(self.code, "{tag} = {index},");
         }
         self.code.close("};");
         self.code.line("");
 
-        let mut put = Code::default();
-        put.line(&format!("memset(area, 0, {area_bytes});"));
+        let (mut put, mut get) = (Code::default(), Code::default());
+        line!(put, "memset(area, 0, {area_bytes});");
         put.line("corewire_put_u32(tag, value->arm);");
-        put.open("switch (value->arm) {");
-        let mut get = Code::default();
         get.line("value->arm = corewire_get_u32(tag);");
-        get.open("switch (value->arm) {");
-        for (arm, tag) in arms.iter().zip(&tags) {
-            let place = format!("value->as.{}", self.member(&decl.name, &arm.name));
-            put.open(&format!("case {tag}:"));
-            get.open(&format!("case {tag}:"));
-            self.put_alone(&arm.of, "area", &place, &mut put)?;
-            self.get_alone(&arm.of, "area", &place, &mut get)?;
-            put.line("return 0;");
-            get.line("return 0;");
-            put.close("");
-            get.close("");
-        }
-        for code in [&mut put, &mut get] {
-            code.text.truncate(code.text.trim_end().len());
-            code.text.push('\n');
+        let of = format!("struct {name} *value");
+        for (mut code, way, head) in [
+            (put, Way::Put, format!("_put(uint8_t *tag, uint8_t *area, const {of})")),
+            (get, Way::Get, format!("_get(const uint8_t *tag, const uint8_t *area, {of})")),
+        ] {
+            code.open("switch (value->arm) {");
+            for (arm, tag) in arms.iter().zip(&tags) {
+                code.open(&format!("case {tag}:"));
+                let place = format!("value->as.{}", self.member(&decl.name, &arm.name));
+                self.alone(way, &arm.of, "area", &place, &mut code)?;
+                code.line("return 0;");
+                code.end();
+            }
             code.line("default:");
             code.line("    return COREWIRE_ERROR_VALUE;");
             code.close("}");
-            code.text = code.text.replace("\n\n", "\n");
+            self.code.function(&format!("static inline int {name}{head}"), &code);
         }
-        let head = format!(
-            "static inline int {name}_put(uint8_t *tag, uint8_t *area, const struct {name} *value)"
-        );
-        self.function(&head, &put);
-        let head = format!(
-            "static inline int {name}_get(const uint8_t *tag, const uint8_t *area, struct {name} *value)"
-        );
-        self.function(&head, &get);
         Ok(())
-    }
-
-    /// A function whose body has been written.
-    pub(super) fn function(&mut self, head: &str, body: &Code) {
-        self.code.function(head, |code| body.text.lines().for_each(|line| code.line(line)));
     }
 
     pub(super) fn member(&self, of: &str, name: &str) -> String {
         self.members.get(&(of, name)).cloned().unwrap_or_default()
     }
 
-    pub(super) fn type_name(&self, name: &str) -> Result<String, JsonProblem> {
-        self.type_names.get(name).cloned().ok_or(JsonProblem::Form)
+    pub(super) fn type_name(&self, name: &str) -> Result<String, FormDisagrees> {
+        self.type_names.get(name).cloned().ok_or(FormDisagrees)
     }
 
     /// A type as C names it. Structs for optional values and vectors are written before their first use.
-    pub(super) fn reference(&mut self, of: &'a Type) -> Result<String, JsonProblem> {
+    pub(super) fn reference(&mut self, of: &'a Type) -> Result<String, FormDisagrees> {
         Ok(match of {
             Type::Builtin { builtin } => c_type(*builtin).to_owned(),
             Type::Named { name } => {
-                let decl = self.interface.type_named(name).ok_or(JsonProblem::Form)?;
+                let decl = self.interface.type_named(name).ok_or(FormDisagrees)?;
                 let name = self.type_name(name)?;
                 match decl.definition {
                     Definition::Struct { .. } | Definition::Union { .. } => {
@@ -208,11 +193,14 @@ impl<'a> Header<'a> {
                 }
             }
             Type::String { .. } => "struct corewire_string".to_owned(),
-            Type::Vector { element, .. } => match self.types.byte(element)? {
-                Some(Builtin::Char) => "struct corewire_chars".to_owned(),
-                Some(_) => "struct corewire_bytes".to_owned(),
-                None => format!("struct {}", self.vector(element)?),
-            },
+            Type::Vector { element, .. } => {
+                let elements = self.lowering.alone(element)?;
+                match elements.byte() {
+                    Some(Builtin::Char) => "struct corewire_chars".to_owned(),
+                    Some(_) => "struct corewire_bytes".to_owned(),
+                    None => format!("struct {}", self.vector(&elements)?),
+                }
+            }
             Type::Optional { of: inner } => format!("struct {}", self.optional(of, inner)?),
             Type::Capability { .. } | Type::Channel { .. } | Type::Client { .. } => {
                 "corewire_capability".to_owned()
@@ -220,7 +208,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    fn optional(&mut self, of: &'a Type, inner: &'a Type) -> Result<String, JsonProblem> {
+    fn optional(&mut self, of: &'a Type, inner: &'a Type) -> Result<String, FormDisagrees> {
         let key = key(of);
         if let Some(name) = self.unnamed.get(&key) {
             return Ok(name.clone());
@@ -229,15 +217,11 @@ impl<'a> Header<'a> {
         let name = self.names.give_all(&self.prefixed(&word(of)), &["_put", "_get"]);
         self.code.open(&format!("struct {name} {{"));
         self.code.line("bool is_present;");
-        self.code.line(&format!("{reference} value;"));
+        line!(self.code, "{reference} value;");
         self.code.close("};");
         self.code.line("");
         self.unnamed.insert(key, name.clone());
         Ok(name)
-    }
-
-    pub(super) fn shape(&self, of: &'a Type) -> Result<Shape<'a>, JsonProblem> {
-        self.types.shape(of)
     }
 }
 

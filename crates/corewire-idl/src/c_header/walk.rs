@@ -1,19 +1,31 @@
-//! Code that stores and reads one message: a walk over its types in the order of the file, in which each number gets
-//! the offset that the layout has for it.
-
-use std::rc::Rc;
+//! Code that runs the operations of a message: stores and reads each value, and adds up the bytes of strings and vectors.
 
 use super::Header;
-use super::code::Code;
+use super::code::{Code, line};
 use super::types::address;
-use crate::form::{Builtin, Type};
-use crate::json::JsonProblem;
-use crate::json::places::{Frame, Places, Shape};
+use crate::form::{Builtin, FormDisagrees, LeafPlace, Operation, Step};
 
-/// The walk over the arguments of one message, or over a value that stands alone.
+/// What code does with a value.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// Stores it in the message.
+    Put,
+    /// Reads it to memory that holds zeros.
+    Get,
+}
+
+impl Way {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+        }
+    }
+}
+
+/// The operations of one message, or of a value that stands alone.
 pub(super) struct Walk<'h, 'a> {
     header: &'h mut Header<'a>,
-    frame: Frame,
     /// The bytes.
     base: &'h str,
     /// Which element of the arrays around it.
@@ -23,23 +35,22 @@ pub(super) struct Walk<'h, 'a> {
 }
 
 impl<'h, 'a> Walk<'h, 'a> {
-    pub(super) fn new(header: &'h mut Header<'a>, places: Rc<Places>, base: &'h str) -> Self {
-        Self { header, frame: Frame::new(places, 0), base, index: None, depth: 0 }
+    pub(super) fn new(header: &'h mut Header<'a>, base: &'h str) -> Self {
+        Self { header, base, index: None, depth: 0 }
     }
 
-    /// The address of the next leaf, whose elements have this size.
-    pub(super) fn at(&mut self, bytes: u32) -> Result<String, JsonProblem> {
-        let offset = self.frame.at(0)?;
+    /// The address of a number.
+    pub(super) fn at(&self, place: LeafPlace) -> String {
         let mut at = self.base.to_owned();
-        if offset > 0 {
-            at.push_str(&format!(" + {offset}"));
+        if place.offset > 0 {
+            at.push_str(&format!(" + {}", place.offset));
         }
-        match (&self.index, bytes) {
+        match (&self.index, place.bytes) {
             (None, _) => {}
             (Some(index), 1) => at.push_str(&format!(" + {index}")),
             (Some(index), bytes) => at.push_str(&format!(" + ({index}) * {bytes}")),
         }
-        Ok(at)
+        at
     }
 
     /// A loop over the elements of an array.
@@ -47,8 +58,8 @@ impl<'h, 'a> Walk<'h, 'a> {
         &mut self,
         count: u32,
         code: &mut Code,
-        work: impl FnOnce(&mut Self, &str, &mut Code) -> Result<(), JsonProblem>,
-    ) -> Result<(), JsonProblem> {
+        work: impl FnOnce(&mut Self, &str, &mut Code) -> Result<(), FormDisagrees>,
+    ) -> Result<(), FormDisagrees> {
         let index = format!("i{}", self.depth);
         let inner = match &self.index {
             None => index.clone(),
@@ -59,252 +70,167 @@ impl<'h, 'a> Walk<'h, 'a> {
         let mut body = Code::default();
         work(self, &index, &mut body)?;
         // Arrays of capabilities that are always there have no bytes.
-        if !body.text.is_empty() {
-            code.open(&format!("for (size_t {index} = 0; {index} < {count}; {index}++) {{"));
-            body.text.lines().for_each(|line| code.line(line));
-            code.close("}");
-        }
+        code.block(&format!("for (size_t {index} = 0; {index} < {count}; {index}++) {{"), &body);
         self.depth -= 1;
         self.index = outer;
         Ok(())
     }
 
-    /// Code that stores the value at `place`.
-    pub(super) fn put(
+    /// Code for the value at `place`.
+    pub(super) fn run(
         &mut self,
-        of: &'a Type,
+        way: Way,
+        operation: &Operation<'a>,
         place: &str,
         code: &mut Code,
-    ) -> Result<(), JsonProblem> {
-        match self.header.shape(of)? {
-            Shape::Builtin(builtin) => {
-                let at = self.at(builtin.bytes())?;
-                let bits = 8 * builtin.bytes();
+    ) -> Result<(), FormDisagrees> {
+        match (&operation.step, way) {
+            (Step::Struct { name, fields }, _) => {
+                for (field, inner) in fields {
+                    let name = self.header.member(name, &field.name);
+                    self.run(way, inner, &member(place, &name), code)?;
+                }
+                Ok(())
+            }
+            (Step::Array { element, count }, _) if element.byte().is_none() => {
+                self.each(*count, code, |walk, index, code| {
+                    walk.run(way, element, &format!("{place}[{index}]"), code)
+                })
+            }
+            (Step::Union { name, tag, area, .. }, _) => {
+                let name = self.header.type_name(name)?;
+                let (way, tag, area) = (way.as_str(), self.at(*tag), self.at(*area));
+                line!(code, "COREWIRE_TRY({name}_{way}({tag}, {area}, {}));", address(place));
+                Ok(())
+            }
+            (_, Way::Put) => self.put(operation, place, code),
+            (_, Way::Get) => self.get(operation, place, code),
+        }
+    }
+
+    /// Code that stores the value at `place`.
+    fn put(
+        &mut self,
+        operation: &Operation<'a>,
+        place: &str,
+        code: &mut Code,
+    ) -> Result<(), FormDisagrees> {
+        match &operation.step {
+            Step::Number { builtin, at } => {
+                let (at, bits) = (self.at(*at), 8 * builtin.bytes());
                 let value = match builtin {
                     Builtin::Bool => format!("{place} ? 1 : 0"),
                     Builtin::Char => format!("(uint8_t){place}"),
                     _ if builtin.is_signed() => format!("(uint{bits}_t){place}"),
                     _ => place.to_owned(),
                 };
-                code.line(&format!("corewire_put_u{bits}({at}, {value});"));
+                line!(code, "corewire_put_u{bits}({at}, {value});");
             }
-            Shape::Enum { name, flexible, .. } => {
-                let at = self.at(4)?;
-                self.known(name, flexible, place, code)?;
-                code.line(&format!("corewire_put_u32({at}, (uint32_t){place});"));
+            Step::Enum { name, flexible, at, .. } => {
+                self.known(name, *flexible, place, code)?;
+                line!(code, "corewire_put_u32({}, (uint32_t){place});", self.at(*at));
             }
-            Shape::String { bytes_max } => {
-                let at = self.at(4)?;
-                code.line(&format!(
-                    "COREWIRE_TRY(corewire_put_string({at}, out, &used, {place}, {bytes_max}));"
-                ));
+            Step::String { bytes_max, length } => {
+                let arguments = format!("{}, out, &used, {place}, {bytes_max}", self.at(*length));
+                line!(code, "COREWIRE_TRY(corewire_put_string({arguments}));");
             }
-            Shape::Vector { element, count_max } => {
-                let at = self.at(4)?;
-                let call = match self.header.types.byte(element)? {
-                    Some(_) => {
-                        format!(
-                            "corewire_put_bytes({at}, out, &used, {place}.data, {place}.count, {count_max})"
-                        )
-                    }
-                    None => {
-                        let name = self.header.vector(element)?;
-                        format!("{name}_put({at}, out, &used, {}, {count_max})", address(place))
-                    }
-                };
-                code.line(&format!("COREWIRE_TRY({call});"));
+            Step::Vector { elements, count_max, length } => {
+                let at = self.at(*length);
+                if elements.byte().is_some() {
+                    let arguments =
+                        format!("{at}, out, &used, {place}.data, {place}.count, {count_max}");
+                    line!(code, "COREWIRE_TRY(corewire_put_bytes({arguments}));");
+                } else {
+                    let name = self.header.vector(elements)?;
+                    let arguments = format!("{at}, out, &used, {}, {count_max}", address(place));
+                    line!(code, "COREWIRE_TRY({name}_put({arguments}));");
+                }
             }
-            Shape::Optional { of } => {
-                let at = self.at(1)?;
+            Step::Optional { value, present } => {
                 code.open(&format!("if ({}) {{", member(place, "is_present")));
-                code.line(&format!("corewire_put_u8({at}, 1);"));
-                self.put(of, &member(place, "value"), code)?;
+                line!(code, "corewire_put_u8({}, 1);", self.at(*present));
+                self.run(Way::Put, value, &member(place, "value"), code)?;
                 code.close("}");
             }
-            Shape::Capability { is_nullable: true, .. } => {
-                let at = self.at(1)?;
-                code.line(&format!("corewire_put_u8({at}, {place} ? 1 : 0);"));
+            Step::Capability { present: Some(present), .. } => {
+                line!(code, "corewire_put_u8({}, {place} ? 1 : 0);", self.at(*present));
             }
-            Shape::Capability { .. } => {}
-            Shape::Struct { fields } => {
-                let of = self.declared(of)?;
-                for field in fields {
-                    let name = self.header.member(of, &field.name);
-                    self.put(&field.of, &member(place, &name), code)?;
+            Step::Capability { .. } => {}
+            Step::Array { element, count } => {
+                if let Some((_, at)) = element.byte() {
+                    let at = self.at(LeafPlace { bytes: *count, ..at });
+                    line!(code, "memcpy({at}, {place}, {count});");
                 }
             }
-            Shape::Union { name, area_bytes, .. } => {
-                let (tag, area) = (self.at(4)?, self.at(area_bytes)?);
-                let name = self.header.type_name(name)?;
-                code.line(&format!("COREWIRE_TRY({name}_put({tag}, {area}, {}));", address(place)));
-            }
-            Shape::Array { element, count } => {
-                if self.header.types.byte(element)?.is_some() {
-                    let at = self.at(count)?;
-                    code.line(&format!("memcpy({at}, {place}, {count});"));
-                    return Ok(());
-                }
-                self.each(count, code, |walk, index, code| {
-                    walk.put(element, &format!("{place}[{index}]"), code)
-                })?;
-            }
+            // In `run`.
+            Step::Struct { .. } | Step::Union { .. } => {}
         }
         Ok(())
     }
 
     /// Code that reads a value to `place`, which holds zeros.
-    pub(super) fn get(
+    fn get(
         &mut self,
-        of: &'a Type,
+        operation: &Operation<'a>,
         place: &str,
         code: &mut Code,
-    ) -> Result<(), JsonProblem> {
-        match self.header.shape(of)? {
-            Shape::Builtin(builtin) => {
-                let at = self.at(builtin.bytes())?;
+    ) -> Result<(), FormDisagrees> {
+        match &operation.step {
+            Step::Number { builtin: Builtin::Bool, at }
+            | Step::Capability { present: Some(at), .. } => {
+                let at = self.at(*at);
+                line!(code, "COREWIRE_TRY(corewire_get_bool({at}, {}));", address(place));
+            }
+            Step::Number { builtin: Builtin::Char, at } => {
+                line!(code, "{place} = corewire_get_char({});", self.at(*at));
+            }
+            Step::Number { builtin, at } => {
+                let sign = if builtin.is_signed() { 'i' } else { 'u' };
                 let bits = 8 * builtin.bytes();
-                match builtin {
-                    Builtin::Bool => {
-                        code.line(&format!(
-                            "COREWIRE_TRY(corewire_get_bool({at}, {}));",
-                            address(place)
-                        ));
-                    }
-                    Builtin::Char => code.line(&format!("{place} = corewire_get_char({at});")),
-                    _ => {
-                        let sign = if builtin.is_signed() { 'i' } else { 'u' };
-                        code.line(&format!("{place} = corewire_get_{sign}{bits}({at});"));
-                    }
-                }
+                line!(code, "{place} = corewire_get_{sign}{bits}({});", self.at(*at));
             }
-            Shape::Enum { name, flexible, .. } => {
-                let at = self.at(4)?;
-                code.line(&format!("{place} = corewire_get_i32({at});"));
-                self.known(name, flexible, place, code)?;
+            Step::Enum { name, flexible, at, .. } => {
+                line!(code, "{place} = corewire_get_i32({});", self.at(*at));
+                self.known(name, *flexible, place, code)?;
             }
-            Shape::String { bytes_max } => {
-                let at = self.at(4)?;
-                let place = address(place);
-                code.line(&format!(
-                    "COREWIRE_TRY(corewire_take_string(&rest, {at}, {bytes_max}, {place}));"
-                ));
+            Step::String { bytes_max, length } => {
+                let arguments = format!("{}, {bytes_max}, {}", self.at(*length), address(place));
+                line!(code, "COREWIRE_TRY(corewire_take_string(&rest, {arguments}));");
             }
-            Shape::Vector { element, count_max } => {
-                let at = self.at(4)?;
-                let name = match self.header.types.byte(element)? {
+            Step::Vector { elements, count_max, length } => {
+                let name = match elements.byte() {
                     Some(Builtin::Char) => "corewire_take_chars".to_owned(),
                     Some(_) => "corewire_take_bytes".to_owned(),
-                    None => format!("{}_take", self.header.vector(element)?),
+                    None => format!("{}_take", self.header.vector(elements)?),
                 };
-                code.line(&format!(
-                    "COREWIRE_TRY({name}(&rest, {at}, {count_max}, {}));",
-                    address(place)
-                ));
+                let arguments = format!("{}, {count_max}, {}", self.at(*length), address(place));
+                line!(code, "COREWIRE_TRY({name}(&rest, {arguments}));");
             }
-            Shape::Optional { of } => {
-                let at = self.at(1)?;
-                let present = member(place, "is_present");
-                code.line(&format!("COREWIRE_TRY(corewire_get_bool({at}, &{present}));"));
-                code.open(&format!("if ({present}) {{"));
-                let mut absent = Code::default();
-                self.get_present(of, &member(place, "value"), code, &mut absent)?;
-                if !absent.text.is_empty() {
-                    code.close("} else {");
-                    code.open_again();
-                    absent.text.lines().for_each(|line| code.line(line));
+            Step::Optional { value, present } => {
+                let (at, flag) = (self.at(*present), member(place, "is_present"));
+                line!(code, "COREWIRE_TRY(corewire_get_bool({at}, &{flag}));");
+                code.open(&format!("if ({flag}) {{"));
+                self.run(Way::Get, value, &member(place, "value"), code)?;
+                let lengths = value.lengths();
+                if !lengths.is_empty() {
+                    code.end();
+                    code.open("} else {");
+                    for (length, _) in lengths {
+                        let at = format!("{} + {}", self.base, length.offset);
+                        line!(code, "COREWIRE_TRY(corewire_absent({at}));");
+                    }
                 }
                 code.close("}");
             }
-            Shape::Capability { is_nullable: true, .. } => {
-                let at = self.at(1)?;
-                code.line(&format!("COREWIRE_TRY(corewire_get_bool({at}, {}));", address(place)));
-            }
-            Shape::Capability { .. } => code.line(&format!("{place} = true;")),
-            Shape::Struct { fields } => {
-                let of = self.declared(of)?;
-                for field in fields {
-                    let name = self.header.member(of, &field.name);
-                    self.get(&field.of, &member(place, &name), code)?;
+            Step::Capability { .. } => line!(code, "{place} = true;"),
+            Step::Array { element, count } => {
+                if let Some((_, at)) = element.byte() {
+                    let at = self.at(LeafPlace { bytes: *count, ..at });
+                    line!(code, "memcpy({place}, {at}, {count});");
                 }
             }
-            Shape::Union { name, area_bytes, .. } => {
-                let (tag, area) = (self.at(4)?, self.at(area_bytes)?);
-                let name = self.header.type_name(name)?;
-                code.line(&format!("COREWIRE_TRY({name}_get({tag}, {area}, {}));", address(place)));
-            }
-            Shape::Array { element, count } => {
-                if self.header.types.byte(element)?.is_some() {
-                    let at = self.at(count)?;
-                    code.line(&format!("memcpy({place}, {at}, {count});"));
-                    return Ok(());
-                }
-                self.each(count, code, |walk, index, code| {
-                    walk.get(element, &format!("{place}[{index}]"), code)
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the value of an optional one, and collects the checks for one that is absent.
-    fn get_present(
-        &mut self,
-        of: &'a Type,
-        place: &str,
-        code: &mut Code,
-        absent: &mut Code,
-    ) -> Result<(), JsonProblem> {
-        let mut ahead = self.frame.clone();
-        let base = self.base;
-        self.header.types.skip(&mut ahead, of, &mut |at| {
-            absent.line(&format!("COREWIRE_TRY(corewire_absent({base} + {at}));"));
-            Ok(())
-        })?;
-        self.get(of, place, code)
-    }
-
-    /// Code that adds up the bytes of strings and vectors, each as if it were within its bound.
-    pub(super) fn size(
-        &mut self,
-        of: &'a Type,
-        place: &str,
-        code: &mut Code,
-    ) -> Result<(), JsonProblem> {
-        match self.header.shape(of)? {
-            Shape::String { bytes_max } => {
-                code.line(&format!(
-                    "size += corewire_least({}, {bytes_max});",
-                    member(place, "length")
-                ));
-            }
-            Shape::Vector { element, count_max } => {
-                let bytes = self.header.types.alone(element)?.bytes;
-                let scaled = if bytes == 1 { String::new() } else { format!(" * {bytes}") };
-                let count = member(place, "count");
-                code.line(&format!("size += corewire_least({count}, {count_max}){scaled};"));
-            }
-            Shape::Optional { of } => {
-                let mut inner = Code::default();
-                self.size(of, &member(place, "value"), &mut inner)?;
-                if !inner.text.is_empty() {
-                    code.open(&format!("if ({}) {{", member(place, "is_present")));
-                    inner.text.lines().for_each(|line| code.line(line));
-                    code.close("}");
-                }
-            }
-            Shape::Struct { fields } => {
-                let of = self.declared(of)?;
-                for field in fields {
-                    let name = self.header.member(of, &field.name);
-                    self.size(&field.of, &member(place, &name), code)?;
-                }
-            }
-            // Their elements have a fixed size.
-            Shape::Array { .. }
-            | Shape::Builtin(_)
-            | Shape::Enum { .. }
-            | Shape::Capability { .. }
-            | Shape::Union { .. } => {}
+            // In `run`.
+            Step::Struct { .. } | Step::Union { .. } => {}
         }
         Ok(())
     }
@@ -315,7 +241,7 @@ impl<'h, 'a> Walk<'h, 'a> {
         flexible: bool,
         place: &str,
         code: &mut Code,
-    ) -> Result<(), JsonProblem> {
+    ) -> Result<(), FormDisagrees> {
         if !flexible {
             let name = self.header.type_name(name)?;
             code.open(&format!("if (!{name}_is_known({place})) {{"));
@@ -324,18 +250,47 @@ impl<'h, 'a> Walk<'h, 'a> {
         }
         Ok(())
     }
+}
 
-    /// The name of the struct for which a type stands.
-    fn declared(&self, of: &'a Type) -> Result<&'a str, JsonProblem> {
-        match self.header.interface.resolve(of) {
-            crate::form::Resolved::Declared(decl) => Ok(&decl.name),
-            crate::form::Resolved::Plain(_) => Err(JsonProblem::Form),
+impl<'a> Header<'a> {
+    /// Code that adds up the bytes of strings and vectors, each as if it were within its bound.
+    pub(super) fn size(&self, operation: &Operation<'a>, place: &str, code: &mut Code) {
+        match &operation.step {
+            Step::String { bytes_max, .. } => {
+                let length = member(place, "length");
+                line!(code, "size += corewire_least({length}, {bytes_max});");
+            }
+            Step::Vector { elements, count_max, .. } => {
+                let scaled = match elements.layout.fixed_bytes {
+                    1 => String::new(),
+                    bytes => format!(" * {bytes}"),
+                };
+                let count = member(place, "count");
+                line!(code, "size += corewire_least({count}, {count_max}){scaled};");
+            }
+            Step::Optional { value, .. } => {
+                let mut inner = Code::default();
+                self.size(value, &member(place, "value"), &mut inner);
+                code.block(&format!("if ({}) {{", member(place, "is_present")), &inner);
+            }
+            Step::Struct { name, fields } => {
+                for (field, inner) in fields {
+                    let name = self.member(name, &field.name);
+                    self.size(inner, &member(place, &name), code);
+                }
+            }
+            // Their elements and arms have a fixed size.
+            Step::Array { .. }
+            | Step::Number { .. }
+            | Step::Enum { .. }
+            | Step::Capability { .. }
+            | Step::Union { .. } => {}
         }
     }
 }
 
 /// A member of the struct at `place`.
-pub(super) fn member(place: &str, name: &str) -> String {
+fn member(place: &str, name: &str) -> String {
     match address(place) {
         pointer if !pointer.starts_with('&') => format!("{pointer}->{name}"),
         _ => format!("{place}.{name}"),

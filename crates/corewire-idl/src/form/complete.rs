@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::facts::{Entry, Facts, Known, Refusal};
-use super::placing::Builder;
+use super::lowering::Lowering;
 use super::{
     Argument, Definition, Direction, Earlier, FormError, Hash, Interface, Kind, Layout, Message,
     Role, Route, Type, Wire,
@@ -22,26 +22,26 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
     names(interface)?;
     let mut known = Known::default();
     let mut budget = Budget(LEAVES_MAX);
+    let mut plain = Vec::new();
     for decl in &mut interface.types {
         let entry =
             entry(&known, &mut decl.definition).map_err(|one| impossible(&decl.name, one))?;
         decl.hash = Hash::of(&entry.text);
-        let of = Type::Named { name: decl.name.clone() };
         if known.get(&decl.name).is_some() {
             return Err(other(&decl.name, "two types have this name"));
         }
-        let plain =
-            entry.facts.fixed_bytes == entry.facts.bytes_max && entry.facts.capabilities == 0;
         budget.spend(&decl.name, entry.facts.leaves)?;
+        let of = Type::Named { name: decl.name.clone() };
+        plain.push(entry.facts.is_plain().then_some(of));
         known.insert(decl.name.clone(), entry);
-        decl.layout = plain.then(|| {
-            let mut builder = Builder::new(&known);
-            builder.add("", &of);
-            builder.finish()
-        });
+    }
+    let lowering = Lowering::new(known.definitions());
+    for (decl, of) in interface.types.iter_mut().zip(&plain) {
+        decl.layout = of.as_ref().map(|of| layout_of(&lowering, false, &[("", of)]));
     }
     let (mut ordinals, mut names) = (HashSet::new(), HashSet::new());
-    for message in &mut interface.messages {
+    let mut travelling = Vec::new();
+    for message in &interface.messages {
         let name = &message.name;
         if !ordinals.insert(message.ordinal) || message.ordinal == 0 || !names.insert(name.clone())
         {
@@ -58,13 +58,16 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         let facts = message.arguments.iter().map(|argument| known.facts(&argument.of));
         let leaves = facts.map(|facts| facts.unwrap_or_default().leaves).sum::<u64>();
         budget.spend(name, leaves * (1 + optional_at_end(message) as u64))?;
-        message.wires = wires(&known, message).map_err(|one| impossible(&message.name, one))?;
+        let wires = wires(&known, &lowering, message);
+        travelling.push(wires.map_err(|one| impossible(&message.name, one))?);
+    }
+    for (message, wires) in interface.messages.iter_mut().zip(travelling) {
         let mut text = message.kind.as_str().to_owned();
-        for wire in &message.wires {
+        for wire in &wires {
             // Writing to a string cannot fail.
             let _ = write!(text, " {}", wire.hash);
         }
-        message.hash = Hash::of(&text);
+        (message.hash, message.wires) = (Hash::of(&text), wires);
     }
     interface.hash = hash_of_interface(interface);
     Ok(())
@@ -101,6 +104,19 @@ fn optional_at_end(message: &Message) -> usize {
 }
 
 impl Interface {
+    /// Where the parts of a value lie. `None` for types that are not possible.
+    #[must_use]
+    pub fn layout_of(&self, of: &Type) -> Option<Layout> {
+        let known = self.known().ok()?;
+        known.facts(of).ok()?;
+        Some(layout_of(&Lowering::new(known.definitions()), false, &[("", of)]))
+    }
+
+    /// What takes the types of messages apart.
+    pub(crate) fn lowering(&self) -> Lowering<'_> {
+        Lowering::new(self.types.iter().map(|decl| (decl.name.as_str(), &decl.definition)))
+    }
+
     /// The declared types, for questions about types that are not in the form itself.
     pub(crate) fn known(&self) -> Result<Known, FormError> {
         let mut known = Known::default();
@@ -142,10 +158,14 @@ fn hash_of_interface(interface: &Interface) -> Hash {
     Hash::of(&text)
 }
 
-fn wires(known: &Known, message: &Message) -> Result<Vec<Wire>, Refusal> {
+fn wires<'a>(
+    known: &Known,
+    lowering: &Lowering<'a>,
+    message: &'a Message,
+) -> Result<Vec<Wire>, Refusal> {
     let (name, kind) = (&message.name, message.kind);
     let wire = |name: String, role, direction, chosen: Option<Direction>| {
-        wire(known, message, Plan { name, role, direction, chosen })
+        wire(known, lowering, message, Plan { name, role, direction, chosen })
     };
     match kind {
         Kind::Rpc => Ok(vec![
@@ -167,23 +187,33 @@ struct Plan {
     chosen: Option<Direction>,
 }
 
-fn wire(known: &Known, message: &Message, plan: Plan) -> Result<Wire, Refusal> {
+fn wire<'a>(
+    known: &Known,
+    lowering: &Lowering<'a>,
+    message: &'a Message,
+    plan: Plan,
+) -> Result<Wire, Refusal> {
     let Plan { name, role, direction, chosen } = plan;
     let travels = message.arguments.iter().enumerate();
     let travels = travels.filter(|(_, argument)| argument.direction == chosen);
     let (indices, arguments) = travels.unzip::<_, _, Vec<_>, Vec<_>>();
     let fails = role == Role::Reply && message.errors.is_some();
     let hash = hash_of_wire(known, &name, fails, &arguments);
-    let layout = layout(known, fails, &arguments)?;
+    let mut facts = Facts::default();
+    for argument in &arguments {
+        facts = facts.and(known.facts(&argument.of)?).within_limits()?;
+    }
+    let typed =
+        arguments.iter().map(|one| (one.name.as_str(), &one.of)).collect::<Vec<(&str, &'a Type)>>();
+    let layout = layout_of(lowering, fails, &typed);
     let mut earlier = Vec::new();
     let required = arguments
         .iter()
         .rposition(|argument| !matches!(argument.of, Type::Optional { .. }))
         .map_or(0, |last| last + 1);
     for count in (required..arguments.len()).rev().take(EARLIER_MAX) {
-        let some = &arguments[..count];
-        let (hash, layout) =
-            (hash_of_wire(known, &name, fails, some), layout_of(known, fails, some));
+        let hash = hash_of_wire(known, &name, fails, &arguments[..count]);
+        let layout = layout_of(lowering, fails, &typed[..count]);
         earlier.push(Earlier { argument_count: small(count), hash, layout });
     }
     let arguments = indices.into_iter().map(small).collect();
@@ -198,24 +228,9 @@ fn hash_of_wire(known: &Known, name: &str, fails: bool, arguments: &[&Argument])
     Hash::of(&text)
 }
 
-/// The layout of these arguments, which must be within the limits of a message.
-fn layout(known: &Known, fails: bool, arguments: &[&Argument]) -> Result<Layout, Refusal> {
-    let mut facts = Facts::default();
-    for argument in arguments {
-        facts = facts.and(known.facts(&argument.of)?).within_limits()?;
-    }
-    Ok(layout_of(known, fails, arguments))
-}
-
-fn layout_of(known: &Known, fails: bool, arguments: &[&Argument]) -> Layout {
-    let mut builder = Builder::new(known);
-    if fails {
-        builder.error();
-    }
-    for argument in arguments {
-        builder.add(&argument.name, &argument.of);
-    }
-    builder.finish()
+/// The layout of these values, whose types have been found possible.
+fn layout_of<'a>(lowering: &Lowering<'a>, fails: bool, values: &[(&str, &'a Type)]) -> Layout {
+    lowering.operations(fails, values.iter().copied()).unwrap_or_default().layout
 }
 
 fn small(index: usize) -> u16 {

@@ -53,7 +53,7 @@ impl Facts {
     }
 
     /// A type can be repeated if every value takes the same bytes, and if nothing travels beside them.
-    const fn is_plain(&self) -> bool {
+    pub(crate) const fn is_plain(&self) -> bool {
         !self.is_dynamic() && self.capabilities == 0
     }
 
@@ -117,6 +117,10 @@ pub(crate) struct Known {
 impl Known {
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
+    }
+
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = (&str, &Definition)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.definition))
     }
 
     pub(crate) fn insert(&mut self, name: String, entry: Entry) {

@@ -29,7 +29,8 @@ mod complete;
 mod facts;
 mod hash;
 mod layout;
-mod placing;
+mod lowering;
+mod operations;
 mod text;
 mod types;
 
@@ -43,6 +44,8 @@ pub use types::{CapabilityKind, Definition, EnumValue, Field, Type};
 
 pub(crate) use complete::{complete, entry};
 pub(crate) use facts::{Facts, Known, NESTING_MAX};
+pub(crate) use lowering::{DEPTH_MAX, FormDisagrees, Lowering};
+pub(crate) use operations::{LeafPlace, Operation, Operations, Step};
 
 use serde::{Deserialize, Serialize};
 

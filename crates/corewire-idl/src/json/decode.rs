@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::places::{Frame, Path, Shape, Step};
+use super::location::{Location, Name};
 use super::{JsonError, JsonProblem, Plan, bytes};
-use crate::form::{Builtin, EnumValue, Field, Type};
+use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn decode(plan: &Plan<'_>, bytes: &[u8]) -> Result<Value, JsonError> {
     let mut decoder = Decoder::new(plan, bytes);
@@ -25,247 +25,206 @@ struct Decoder<'p, 'a, 'b> {
     bytes: &'b [u8],
     /// Strings and vectors that have not been read.
     rest: usize,
-    path: Path<'a>,
     /// The number of each capability, by its number in the layout and its element of an array.
     capabilities: BTreeMap<(usize, usize), u32>,
 }
 
 impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
     fn new(plan: &'p Plan<'a>, bytes: &'b [u8]) -> Self {
-        let path = Path::new(&plan.wire.name);
-        let rest = usize::try_from(plan.wire.layout.fixed_bytes).unwrap_or(usize::MAX);
-        Self { plan, bytes, rest, path, capabilities: BTreeMap::new() }
-    }
-
-    fn fail<T>(&self, problem: JsonProblem) -> Result<T, JsonError> {
-        Err(self.path.error(problem))
-    }
-
-    fn checked<T>(&self, result: Result<T, JsonProblem>) -> Result<T, JsonError> {
-        result.map_err(|problem| self.path.error(problem))
+        let rest = usize::try_from(plan.operations.layout.fixed_bytes).unwrap_or(usize::MAX);
+        Self { plan, bytes, rest, capabilities: BTreeMap::new() }
     }
 
     fn message(&mut self) -> Result<Value, JsonError> {
         let plan = self.plan;
+        let here = &Location::message(&plan.wire.name);
         let (found, due) = (self.bytes.len(), self.rest);
-        if plan.wire.layout.dynamics.is_empty() && found != due {
-            return self.fail(JsonProblem::Length { found, due });
+        if plan.operations.layout.dynamics.is_empty() && found != due {
+            return here.fail(JsonProblem::Length { found, due });
         }
         if found < due {
-            return self.fail(JsonProblem::Short { found, due });
+            return here.fail(JsonProblem::Short { found, due });
         }
-        let mut frame = self.checked(plan.frame())?;
-        if let Some(errors) = &plan.errors {
-            let at = self.checked(frame.at(4))?;
-            let error = self.i32(at)?;
+        if let (Some(errors), Some(at)) = (&plan.errors, plan.operations.error) {
+            let error = i32::from_le_bytes(self.number(at, here)?);
             if error != 0 {
                 let values = errors.set.map(|set| set.values.as_slice()).unwrap_or_default();
                 let error = named(values, error).map_or(Value::from(error), Value::from);
-                return Ok(Value::Object(Map::from_iter([(errors.key.clone(), error)])));
+                return Ok(object(&errors.key, error));
             }
         }
         let mut all = Map::new();
-        for (name, of) in &plan.arguments {
-            let value = self.within(Step::Name(name), |this| this.get(&mut frame, of))?;
-            all.insert((*name).to_owned(), value);
+        for one in &plan.operations.values {
+            all.insert(one.path.clone(), self.get(one, &here.field(&one.path))?);
         }
         match self.bytes.len() - self.rest {
             0 => Ok(Value::Object(all)),
-            left => self.fail(JsonProblem::Left { left }),
+            left => here.fail(JsonProblem::Left { left }),
         }
     }
 
-    fn within<T>(
-        &mut self,
-        step: Step<'a>,
-        work: impl FnOnce(&mut Self) -> Result<T, JsonError>,
-    ) -> Result<T, JsonError> {
-        self.path.push(step)?;
-        let result = work(self)?;
-        self.path.pop();
-        Ok(result)
+    fn number<const N: usize>(
+        &self,
+        at: LeafPlace,
+        here: &Location<'_>,
+    ) -> Result<[u8; N], JsonError> {
+        let bytes = self.bytes.get(here.at(at)..).and_then(<[u8]>::first_chunk);
+        here.checked(bytes.copied().ok_or(JsonProblem::Form))
     }
 
-    fn bytes(&self, at: usize, count: usize) -> Result<&'b [u8], JsonError> {
-        let bytes = self.bytes.get(at..).and_then(|rest| rest.get(..count));
-        self.checked(bytes.ok_or(JsonProblem::Form))
-    }
-
-    fn array<const N: usize>(&self, at: usize) -> Result<[u8; N], JsonError> {
-        let bytes = self.bytes.get(at..).and_then(<[u8]>::first_chunk);
-        self.checked(bytes.copied().ok_or(JsonProblem::Form))
-    }
-
-    fn i32(&self, at: usize) -> Result<i32, JsonError> {
-        Ok(i32::from_le_bytes(self.array(at)?))
-    }
-
-    fn bool(&self, at: usize) -> Result<bool, JsonError> {
-        match self.array(at)? {
+    fn bool(&self, at: LeafPlace, here: &Location<'_>) -> Result<bool, JsonError> {
+        match self.number(at, here)? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [found] => self.fail(JsonProblem::Bool { found }),
+            [found] => here.fail(JsonProblem::Bool { found }),
         }
     }
 
-    fn get(&mut self, frame: &mut Frame, of: &'a Type) -> Result<Value, JsonError> {
-        match self.checked(self.plan.types.shape(of))? {
-            Shape::Builtin(builtin) => {
-                let size = usize::try_from(builtin.bytes()).unwrap_or(0);
-                let at = self.checked(frame.at(size))?;
-                self.number(builtin, at)
-            }
-            Shape::Enum { name, flexible, values } => {
-                let at = self.checked(frame.at(4))?;
-                let found = self.i32(at)?;
+    fn get(&mut self, operation: &Operation<'a>, here: &Location<'_>) -> Result<Value, JsonError> {
+        match &operation.step {
+            Step::Number { builtin, at } => self.builtin(*builtin, *at, here),
+            Step::Enum { name, flexible, values, at } => {
+                let found = i32::from_le_bytes(self.number(*at, here)?);
                 match named(values, found) {
                     Some(name) => Ok(Value::from(name)),
-                    None if flexible => Ok(Value::from(found)),
+                    None if *flexible => Ok(Value::from(found)),
                     None => {
-                        self.fail(JsonProblem::Value { found: found.into(), of: name.to_owned() })
+                        let (found, of) = (found.into(), (*name).to_owned());
+                        here.fail(JsonProblem::Value { found, of })
                     }
                 }
             }
-            Shape::String { bytes_max } => {
-                let at = self.checked(frame.at(4))?;
-                let bytes = self.dynamic(at, bytes_max, 1)?;
-                match std::str::from_utf8(bytes) {
+            Step::String { bytes_max, length } => {
+                match std::str::from_utf8(self.dynamic(*length, *bytes_max, 1, here)?) {
                     Ok(text) => Ok(Value::from(text)),
-                    Err(error) => self.fail(JsonProblem::Utf8 { at: error.valid_up_to() }),
+                    Err(error) => here.fail(JsonProblem::Utf8 { at: error.valid_up_to() }),
                 }
             }
-            Shape::Optional { of } => self.optional(frame, of),
-            Shape::Capability { is_nullable, .. } => {
-                let place = (frame.capability, frame.index);
-                frame.capability += 1;
-                if is_nullable {
-                    let at = self.checked(frame.at(1))?;
-                    if !self.bool(at)? {
-                        return Ok(Value::Null);
-                    }
-                }
-                let number = *self.capabilities.entry(place).or_default();
-                Ok(Value::Object(Map::from_iter([("capability".to_owned(), number.into())])))
+            Step::Vector { elements, count_max, length } => {
+                self.vector(elements, *count_max, *length, here)
             }
-            Shape::Struct { fields } => {
+            Step::Optional { value, present } if self.bool(*present, here)? => {
+                self.get(value, here)
+            }
+            Step::Optional { value, .. } => {
+                let lengths = value.lengths().into_iter();
+                let lengths = lengths.map(|(at, _)| Ok(u32::from_le_bytes(self.number(at, here)?)));
+                match lengths.collect::<Result<Vec<_>, _>>()?.into_iter().find(|count| *count != 0)
+                {
+                    Some(count) => here.fail(JsonProblem::Bound { count, count_max: 0 }),
+                    None => Ok(Value::Null),
+                }
+            }
+            Step::Capability { present: Some(at), .. } if !self.bool(*at, here)? => Ok(Value::Null),
+            Step::Capability { number, .. } => {
+                let number = *self.capabilities.entry((*number, here.index)).or_default();
+                Ok(object("capability", number.into()))
+            }
+            Step::Struct { fields, .. } => {
                 let mut all = Map::new();
-                for Field { name, of, .. } in fields {
-                    let value = self.within(Step::Name(name), |this| this.get(frame, of))?;
-                    all.insert(name.clone(), value);
+                for (field, inner) in fields {
+                    all.insert(field.name.clone(), self.get(inner, &here.field(&field.name))?);
                 }
                 Ok(Value::Object(all))
             }
-            Shape::Union { name, arms, area_bytes } => self.union(frame, (name, arms, area_bytes)),
-            Shape::Vector { element, count_max } => self.vector(frame, element, count_max),
-            Shape::Array { element, count } => {
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                if let Some(of) = self.checked(self.plan.types.byte(element))? {
-                    let at = self.checked(frame.at(count))?;
-                    return Ok(bytes::show(self.bytes(at, count)?, of, true));
+            Step::Array { element, count } => {
+                let due = usize::try_from(*count).unwrap_or(usize::MAX);
+                if let Some((of, at)) = element.byte() {
+                    let at = here.at(LeafPlace { bytes: *count, ..at });
+                    let bytes = self.bytes.get(at..).and_then(|rest| rest.get(..due));
+                    return Ok(bytes::show(
+                        here.checked(bytes.ok_or(JsonProblem::Form))?,
+                        of,
+                        true,
+                    ));
                 }
-                let mut all = Vec::new();
-                frame.each(count, |frame, index| {
-                    all.push(self.within(Step::Index(index), |this| this.get(frame, element))?);
-                    Ok(())
-                })?;
-                Ok(Value::Array(all))
+                let all = (0..due).map(|index| self.get(element, &here.element(index, due)));
+                all.collect()
+            }
+            Step::Union { name, arms, tag, area } => {
+                let tag = u32::from_le_bytes(self.number(*tag, here)?);
+                let Some(arm) = usize::try_from(tag).ok().and_then(|index| arms.get(index)) else {
+                    let (found, of) = (tag.into(), (*name).to_owned());
+                    return here.fail(JsonProblem::Value { found, of });
+                };
+                let here = here.alone(Name::Named(&arm.name), here.at(*area))?;
+                let alone = here.checked(self.plan.lowering.alone(&arm.of))?;
+                Ok(object(&arm.name, self.get_alone(&alone, &here)?))
             }
         }
     }
 
-    fn number(&self, of: Builtin, at: usize) -> Result<Value, JsonError> {
+    fn get_alone(
+        &mut self,
+        operations: &Operations<'a>,
+        here: &Location<'_>,
+    ) -> Result<Value, JsonError> {
+        match operations.value() {
+            Some(only) => self.get(only, here),
+            None => here.fail(JsonProblem::Form),
+        }
+    }
+
+    fn builtin(&self, of: Builtin, at: LeafPlace, here: &Location<'_>) -> Result<Value, JsonError> {
         Ok(match of {
-            Builtin::Bool => Value::from(self.bool(at)?),
+            Builtin::Bool => Value::from(self.bool(at, here)?),
             Builtin::Char => {
-                let [byte] = self.array(at)?;
+                let [byte] = self.number(at, here)?;
                 let letter = char::from(byte);
                 match letter.is_ascii() && bytes::is_shown(letter) {
                     true => Value::from(letter.to_string()),
                     false => Value::from(byte),
                 }
             }
-            Builtin::Uint8 => Value::from(u8::from_le_bytes(self.array(at)?)),
-            Builtin::Uint16 => Value::from(u16::from_le_bytes(self.array(at)?)),
-            Builtin::Uint32 => Value::from(u32::from_le_bytes(self.array(at)?)),
-            Builtin::Int8 => Value::from(i8::from_le_bytes(self.array(at)?)),
-            Builtin::Int16 => Value::from(i16::from_le_bytes(self.array(at)?)),
-            Builtin::Int32 => Value::from(self.i32(at)?),
-            Builtin::Int64 | Builtin::Intptr => Value::from(i64::from_le_bytes(self.array(at)?)),
+            Builtin::Uint8 => Value::from(u8::from_le_bytes(self.number(at, here)?)),
+            Builtin::Uint16 => Value::from(u16::from_le_bytes(self.number(at, here)?)),
+            Builtin::Uint32 => Value::from(u32::from_le_bytes(self.number(at, here)?)),
+            Builtin::Int8 => Value::from(i8::from_le_bytes(self.number(at, here)?)),
+            Builtin::Int16 => Value::from(i16::from_le_bytes(self.number(at, here)?)),
+            Builtin::Int32 => Value::from(i32::from_le_bytes(self.number(at, here)?)),
+            Builtin::Int64 | Builtin::Intptr => {
+                Value::from(i64::from_le_bytes(self.number(at, here)?))
+            }
             Builtin::Uint64
             | Builtin::Uintptr
             | Builtin::Size
             | Builtin::Iref
-            | Builtin::Errval => Value::from(u64::from_le_bytes(self.array(at)?)),
-            Builtin::String => return self.fail(JsonProblem::Form),
+            | Builtin::Errval => Value::from(u64::from_le_bytes(self.number(at, here)?)),
+            Builtin::String => return here.fail(JsonProblem::Form),
         })
-    }
-
-    fn optional(&mut self, frame: &mut Frame, of: &'a Type) -> Result<Value, JsonError> {
-        let at = self.checked(frame.at(1))?;
-        if self.bool(at)? {
-            return self.get(frame, of);
-        }
-        let mut nonzero = None;
-        let skipped = self.plan.types.skip(frame, of, &mut |at| {
-            let length = self.bytes.get(at..).and_then(<[u8]>::first_chunk);
-            let count = u32::from_le_bytes(*length.ok_or(JsonProblem::Form)?);
-            nonzero = nonzero.or((count != 0).then_some(count));
-            Ok(())
-        });
-        self.checked(skipped)?;
-        match nonzero {
-            Some(count) => self.fail(JsonProblem::Bound { count, count_max: 0 }),
-            None => Ok(Value::Null),
-        }
-    }
-
-    fn union(
-        &mut self,
-        frame: &mut Frame,
-        (name, arms, area_bytes): (&str, &'a [Field], u32),
-    ) -> Result<Value, JsonError> {
-        let tag = self.checked(frame.at(4))?;
-        let area = self.checked(frame.at(usize::try_from(area_bytes).unwrap_or(0)))?;
-        let tag = u32::from_le_bytes(self.array(tag)?);
-        let Some(arm) = usize::try_from(tag).ok().and_then(|index| arms.get(index)) else {
-            return self.fail(JsonProblem::Value { found: tag.into(), of: name.to_owned() });
-        };
-        let value = self.within(Step::Name(&arm.name), |this| {
-            let places = this.checked(this.plan.types.alone(&arm.of))?;
-            this.get(&mut Frame::new(places, area), &arm.of)
-        })?;
-        Ok(Value::Object(Map::from_iter([(arm.name.clone(), value)])))
     }
 
     fn vector(
         &mut self,
-        frame: &mut Frame,
-        element: &'a Type,
+        elements: &Operations<'a>,
         count_max: u32,
+        length: LeafPlace,
+        here: &Location<'_>,
     ) -> Result<Value, JsonError> {
-        let at = self.checked(frame.at(4))?;
-        if let Some(of) = self.checked(self.plan.types.byte(element))? {
-            return Ok(bytes::show(self.dynamic(at, count_max, 1)?, of, false));
+        if let Some(of) = elements.byte() {
+            return Ok(bytes::show(self.dynamic(length, count_max, 1, here)?, of, false));
         }
-        let places = self.checked(self.plan.types.alone(element))?;
-        let size = usize::try_from(places.bytes).unwrap_or(0);
-        let mut base = self.rest;
-        self.dynamic(at, count_max, size)?;
-        let mut all = Vec::new();
-        while base < self.rest {
-            let mut frame = Frame::new(places.clone(), base);
-            let step = Step::Index(all.len());
-            all.push(self.within(step, |this| this.get(&mut frame, element))?);
-            base += size;
-        }
-        Ok(Value::Array(all))
+        let size = usize::try_from(elements.layout.fixed_bytes).unwrap_or(0);
+        let begin = self.rest;
+        self.dynamic(length, count_max, size, here)?;
+        let bases = (begin..self.rest).step_by(size.max(1)).enumerate();
+        let all = bases.map(|(index, base)| {
+            self.get_alone(elements, &here.alone(Name::Numbered(index), base)?)
+        });
+        all.collect()
     }
 
     /// The next bytes behind the fixed part, whose number of elements is at this place.
-    fn dynamic(&mut self, at: usize, count_max: u32, size: usize) -> Result<&'b [u8], JsonError> {
-        let count = u32::from_le_bytes(self.array(at)?);
+    fn dynamic(
+        &mut self,
+        length: LeafPlace,
+        count_max: u32,
+        size: usize,
+        here: &Location<'_>,
+    ) -> Result<&'b [u8], JsonError> {
+        let count = u32::from_le_bytes(self.number(length, here)?);
         if count > count_max {
-            return self.fail(JsonProblem::Bound { count, count_max });
+            return here.fail(JsonProblem::Bound { count, count_max });
         }
         let rest = self.bytes.get(self.rest..).unwrap_or_default();
         let due = usize::try_from(count).ok().and_then(|count| count.checked_mul(size));
@@ -274,11 +233,16 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
                 self.rest += bytes.len();
                 Ok(bytes)
             }
-            None => self.fail(JsonProblem::Missing { count, left: rest.len() }),
+            None => here.fail(JsonProblem::Missing { count, left: rest.len() }),
         }
     }
 }
 
 fn named(values: &[EnumValue], value: i32) -> Option<&str> {
     values.iter().find(|one| one.value == value).map(|one| one.name.as_str())
+}
+
+/// An object with one member.
+fn object(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
 }

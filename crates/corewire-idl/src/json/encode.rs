@@ -2,16 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::places::{Frame, Path, Shape, Step};
+use super::location::{Location, Name};
 use super::{CapabilityUse, Encoded, Errors, JsonError, JsonProblem, Plan, bytes, values};
-use crate::form::{Builtin, EnumValue, Field, Type};
+use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn encode(plan: &Plan<'_>, arguments: &Value) -> Result<Encoded, JsonError> {
-    let path = Path::new(&plan.wire.name);
-    let mut frame = plan.frame().map_err(|problem| path.error(problem))?;
-    let fixed = usize::try_from(plan.wire.layout.fixed_bytes).unwrap_or(0);
-    let mut encoder = Encoder { plan, out: vec![0; fixed], path, capabilities: Vec::new() };
-    encoder.message(&mut frame, arguments)?;
+    let fixed = usize::try_from(plan.operations.layout.fixed_bytes).unwrap_or(0);
+    let mut encoder = Encoder { plan, out: vec![0; fixed], capabilities: Vec::new() };
+    encoder.message(arguments, &Location::message(&plan.wire.name))?;
     // The elements of an array of structs travel together, as their leaves do.
     encoder.capabilities.sort_by_key(|(place, _)| *place);
     let capabilities = encoder.capabilities.into_iter().map(|(_, one)| one).collect();
@@ -21,245 +19,189 @@ pub(super) fn encode(plan: &Plan<'_>, arguments: &Value) -> Result<Encoded, Json
 struct Encoder<'p, 'a> {
     plan: &'p Plan<'a>,
     out: Vec<u8>,
-    path: Path<'a>,
     /// Each with its number in the layout, and its element of an array.
     capabilities: Vec<((usize, usize), CapabilityUse)>,
 }
 
 impl<'a> Encoder<'_, 'a> {
-    fn fail<T>(&self, problem: JsonProblem) -> Result<T, JsonError> {
-        Err(self.path.error(problem))
-    }
-
-    fn checked<T>(&self, result: Result<T, JsonProblem>) -> Result<T, JsonError> {
-        result.map_err(|problem| self.path.error(problem))
-    }
-
-    fn message(&mut self, frame: &mut Frame, arguments: &Value) -> Result<(), JsonError> {
+    fn message(&mut self, arguments: &Value, here: &Location<'_>) -> Result<(), JsonError> {
         let plan = self.plan;
-        if let Some(errors) = &plan.errors {
-            let at = self.checked(frame.at(4))?;
+        let operations = &plan.operations.values;
+        if let (Some(errors), Some(at)) = (&plan.errors, plan.operations.error) {
             let given = arguments.as_object().and_then(|all| Some((all, all.get(&errors.key)?)));
             if let Some((all, error)) = given {
                 return if all.len() == 1 {
-                    self.error(at, errors, error)
+                    self.error(at, errors, error, here)
                 } else {
-                    self.fail(JsonProblem::Both)
+                    here.fail(JsonProblem::Both)
                 };
             }
         }
         match arguments {
             Value::Array(values) => {
-                if values.len() > plan.arguments.len() {
-                    let due = u32::try_from(plan.arguments.len()).unwrap_or(u32::MAX);
+                if values.len() > operations.len() {
+                    let due = u32::try_from(operations.len()).unwrap_or(u32::MAX);
                     let (count, unit) = (values.len(), "arguments");
-                    return self.fail(JsonProblem::Count { count, due, unit });
+                    return here.fail(JsonProblem::Count { count, due, unit });
                 }
-                for (index, (name, of)) in plan.arguments.iter().enumerate() {
-                    self.within(Step::Name(name), |this| this.put(frame, of, values.get(index)))?;
+                for (index, one) in operations.iter().enumerate() {
+                    self.put(one, values.get(index), &here.field(&one.path))?;
                 }
                 Ok(())
             }
             Value::Object(values) => {
-                let names = plan.arguments.iter().map(|(name, _)| *name);
+                let names = operations.iter().map(|one| one.path.as_str());
                 let names = names.chain(plan.errors.iter().map(|errors| errors.key.as_str()));
-                self.known("argument", values, names)?;
-                for (name, of) in &plan.arguments {
-                    self.within(Step::Name(name), |this| this.put(frame, of, values.get(*name)))?;
+                known("argument", values, names, here)?;
+                for one in operations {
+                    self.put(one, values.get(&one.path), &here.field(&one.path))?;
                 }
                 Ok(())
             }
             // As common as `{}` for messages without arguments.
-            Value::Null if plan.arguments.is_empty() => Ok(()),
-            other => self.fail(JsonProblem::kind(other, "an object or an array of all arguments")),
+            Value::Null if operations.is_empty() => Ok(()),
+            other => here.fail(JsonProblem::kind(other, "an object or an array of all arguments")),
         }
     }
 
-    fn error(&mut self, at: usize, errors: &Errors<'_>, value: &Value) -> Result<(), JsonError> {
+    fn error(
+        &mut self,
+        at: LeafPlace,
+        errors: &Errors<'_>,
+        value: &Value,
+        here: &Location<'_>,
+    ) -> Result<(), JsonError> {
         let values = errors.set.map(|set| set.values.as_slice()).unwrap_or_default();
         let of = errors.set.map(|set| set.name.as_str()).unwrap_or_default();
-        let number = self.enumerated("error", of, values, true, value)?;
+        let number = enumerated("error", of, values, true, value, here)?;
         if number == 0 {
             // 0 is success.
-            return self.fail(JsonProblem::Value { found: 0, of: of.to_owned() });
+            return here.fail(JsonProblem::Value { found: 0, of: of.to_owned() });
         }
-        self.store(at, &number.to_le_bytes())
+        self.store(at, &number.to_le_bytes(), here)
     }
 
-    fn within<T>(
-        &mut self,
-        step: Step<'a>,
-        work: impl FnOnce(&mut Self) -> Result<T, JsonError>,
-    ) -> Result<T, JsonError> {
-        self.path.push(step)?;
-        let result = work(self)?;
-        self.path.pop();
-        Ok(result)
-    }
-
-    fn known<'n>(
-        &self,
-        what: &'static str,
-        values: &Map<String, Value>,
-        names: impl Iterator<Item = &'n str> + Clone,
-    ) -> Result<(), JsonError> {
-        match values.keys().find(|key| !names.clone().any(|name| name == *key)) {
-            Some(key) => self.fail(JsonProblem::unknown(what, key, names)),
-            None => Ok(()),
-        }
-    }
-
-    fn store(&mut self, at: usize, bytes: &[u8]) -> Result<(), JsonError> {
-        match self.out.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
+    /// Stores a number, or the bytes of an array.
+    fn store(&mut self, at: LeafPlace, bytes: &[u8], here: &Location<'_>) -> Result<(), JsonError> {
+        match self.out.get_mut(here.at(at)..).and_then(|rest| rest.get_mut(..bytes.len())) {
             Some(place) => {
                 place.copy_from_slice(bytes);
                 Ok(())
             }
-            None => self.fail(JsonProblem::Form),
+            None => here.fail(JsonProblem::Form),
         }
     }
 
     fn put(
         &mut self,
-        frame: &mut Frame,
-        of: &'a Type,
+        operation: &Operation<'a>,
         value: Option<&Value>,
+        here: &Location<'_>,
     ) -> Result<(), JsonError> {
-        let shape = self.checked(self.plan.types.shape(of))?;
-        if let Shape::Optional { of: inner } = shape {
-            let at = self.checked(frame.at(1))?;
-            return match value {
-                None | Some(Value::Null) => {
-                    let types = &self.plan.types;
-                    self.checked(types.skip(frame, inner, &mut |_| Ok(())))
-                }
-                Some(_) => {
-                    self.store(at, &[1])?;
-                    self.put(frame, inner, value)
-                }
-            };
-        }
-        if let Shape::Capability { of, is_nullable } = shape {
-            return self.capability(frame, of, is_nullable, value);
-        }
-        let Some(value) = value else {
-            return self.fail(JsonProblem::Absent { due: of.to_string() });
+        let is_absent = matches!(value, None | Some(Value::Null));
+        let value = match (&operation.step, value) {
+            (Step::Optional { .. } | Step::Capability { present: Some(_), .. }, _) if is_absent => {
+                return Ok(());
+            }
+            (_, Some(value)) => value,
+            (Step::Capability { of, .. }, None) => {
+                return here.fail(JsonProblem::Absent { due: of.to_string() });
+            }
+            (_, None) => return here.fail(JsonProblem::Absent { due: operation.of.to_string() }),
         };
-        match shape {
-            Shape::Builtin(builtin) => {
-                let number = self.checked(values::number(builtin, value))?;
+        match &operation.step {
+            Step::Number { builtin, at } => {
+                let number = here.checked(values::number(*builtin, value))?;
                 let size = usize::try_from(builtin.bytes()).unwrap_or(0);
-                let at = self.checked(frame.at(size))?;
-                self.store(at, number.to_le_bytes().get(..size).unwrap_or_default())
+                self.store(*at, number.to_le_bytes().get(..size).unwrap_or_default(), here)
             }
-            Shape::Enum { name, flexible, values } => {
-                let at = self.checked(frame.at(4))?;
-                let number = self.enumerated("value", name, values, flexible, value)?;
-                self.store(at, &number.to_le_bytes())
+            Step::Enum { name, flexible, values, at } => {
+                let number = enumerated("value", name, values, *flexible, value, here)?;
+                self.store(*at, &number.to_le_bytes(), here)
             }
-            Shape::String { bytes_max } => {
-                let at = self.checked(frame.at(4))?;
-                match value {
-                    Value::String(text) => self.dynamic(at, text.as_bytes(), bytes_max),
-                    other => self.fail(JsonProblem::kind(other, "a string")),
+            Step::String { bytes_max, length } => match value {
+                Value::String(text) => self.dynamic(*length, text.as_bytes(), *bytes_max, here),
+                other => here.fail(JsonProblem::kind(other, "a string")),
+            },
+            Step::Vector { elements, count_max, length } => {
+                self.vector(elements, *count_max, *length, value, here)
+            }
+            Step::Optional { value: inner, present } => {
+                self.store(*present, &[1], here)?;
+                self.put(inner, Some(value), here)
+            }
+            Step::Capability { of, number, present } => {
+                if let Some(present) = present {
+                    self.store(*present, &[1], here)?;
                 }
+                let source = here.checked(values::source(value))?;
+                let one = CapabilityUse { path: here.to_string(), of: (*of).clone(), source };
+                self.capabilities.push(((*number, here.index), one));
+                Ok(())
             }
-            Shape::Struct { fields } => {
+            Step::Struct { fields, .. } => {
                 let Value::Object(values) = value else {
-                    return self.fail(JsonProblem::kind(value, format!("an object ({of})")));
+                    let due = format!("an object ({})", operation.of);
+                    return here.fail(JsonProblem::kind(value, due));
                 };
-                self.known("field", values, fields.iter().map(|field| field.name.as_str()))?;
-                for Field { name, of, .. } in fields {
-                    self.within(Step::Name(name), |this| this.put(frame, of, values.get(name)))?;
+                known("field", values, fields.iter().map(|(field, _)| field.name.as_str()), here)?;
+                for (field, inner) in fields {
+                    self.put(inner, values.get(&field.name), &here.field(&field.name))?;
                 }
                 Ok(())
             }
-            Shape::Union { name, arms, area_bytes } => {
-                self.union(frame, (name, arms, area_bytes), value)
+            Step::Array { element, count } => self.array(element, *count, value, here),
+            Step::Union { name, arms, tag, area } => {
+                let chosen = value.as_object().filter(|all| all.len() == 1);
+                let Some((key, value)) = chosen.and_then(|all| all.iter().next()) else {
+                    let due = format!("an object with one arm of {name}");
+                    return here.fail(JsonProblem::kind(value, due));
+                };
+                let chosen = arms.iter().zip(0_u32..).find(|(arm, _)| arm.name == *key);
+                let Some((arm, index)) = chosen else {
+                    let names = arms.iter().map(|arm| arm.name.as_str());
+                    return here.fail(JsonProblem::unknown("arm", key, names));
+                };
+                self.store(*tag, &index.to_le_bytes(), here)?;
+                let here = here.alone(Name::Named(&arm.name), here.at(*area))?;
+                let alone = here.checked(self.plan.lowering.alone(&arm.of))?;
+                self.put_alone(&alone, value, &here)
             }
-            Shape::Vector { element, count_max } => self.vector(frame, element, count_max, value),
-            Shape::Array { element, count } => self.array(frame, element, count, value),
-            Shape::Optional { .. } | Shape::Capability { .. } => Ok(()),
         }
     }
 
-    fn enumerated(
-        &self,
-        what: &'static str,
-        of: &str,
-        values: &[EnumValue],
-        flexible: bool,
-        value: &Value,
-    ) -> Result<i32, JsonError> {
-        match value {
-            Value::String(text) => match values.iter().find(|one| one.name == *text) {
-                Some(one) => Ok(one.value),
-                None => {
-                    let names = values.iter().map(|one| one.name.as_str());
-                    self.fail(JsonProblem::unknown(what, text, names))
-                }
-            },
-            Value::Number(_) => {
-                let number = self.checked(values::number(Builtin::Int32, value))?;
-                let number = i32::try_from(number).unwrap_or_default();
-                if flexible || values.iter().any(|one| one.value == number) {
-                    return Ok(number);
-                }
-                self.fail(JsonProblem::Value { found: number.into(), of: of.to_owned() })
-            }
-            other => self.fail(JsonProblem::kind(other, format!("a value of {of}"))),
-        }
-    }
-
-    fn union(
+    fn put_alone(
         &mut self,
-        frame: &mut Frame,
-        (name, arms, area_bytes): (&str, &'a [Field], u32),
+        operations: &Operations<'a>,
         value: &Value,
+        here: &Location<'_>,
     ) -> Result<(), JsonError> {
-        let tag = self.checked(frame.at(4))?;
-        let area = self.checked(frame.at(usize::try_from(area_bytes).unwrap_or(0)))?;
-        let chosen = value.as_object().filter(|all| all.len() == 1);
-        let Some((key, value)) = chosen.and_then(|all| all.iter().next()) else {
-            return self
-                .fail(JsonProblem::kind(value, format!("an object with one arm of {name}")));
-        };
-        let names = arms.iter().map(|arm| arm.name.as_str());
-        let Some((arm, index)) = arms.iter().zip(0_u32..).find(|(arm, _)| arm.name == *key) else {
-            return self.fail(JsonProblem::unknown("arm", key, names));
-        };
-        self.store(tag, &index.to_le_bytes())?;
-        self.within(Step::Name(&arm.name), |this| {
-            let places = this.checked(this.plan.types.alone(&arm.of))?;
-            this.put(&mut Frame::new(places, area), &arm.of, Some(value))
-        })
+        operations.values.iter().try_for_each(|one| self.put(one, Some(value), here))
     }
 
     fn vector(
         &mut self,
-        frame: &mut Frame,
-        element: &'a Type,
+        elements: &Operations<'a>,
         count_max: u32,
+        length: LeafPlace,
         value: &Value,
+        here: &Location<'_>,
     ) -> Result<(), JsonError> {
-        let at = self.checked(frame.at(4))?;
-        if self.checked(self.plan.types.byte(element))?.is_some()
-            && let Some(bytes) = self.checked(bytes::read(value))?
+        if elements.byte().is_some()
+            && let Some(bytes) = here.checked(bytes::read(value))?
         {
-            return self.dynamic(at, &bytes, count_max);
+            return self.dynamic(length, &bytes, count_max, here);
         }
         let Value::Array(values) = value else {
-            return self.fail(JsonProblem::kind(value, "an array"));
+            return here.fail(JsonProblem::kind(value, "an array"));
         };
-        let count = self.bounded(values.len(), count_max, "elements")?;
-        self.store(at, &count.to_le_bytes())?;
-        let places = self.checked(self.plan.types.alone(element))?;
-        let size = usize::try_from(places.bytes).unwrap_or(0);
+        let count = bounded(values.len(), count_max, "elements", here)?;
+        self.store(length, &count.to_le_bytes(), here)?;
+        let size = usize::try_from(elements.layout.fixed_bytes).unwrap_or(0);
         let mut base = self.out.len();
         self.out.resize(base + values.len() * size, 0);
         for (index, value) in values.iter().enumerate() {
-            let mut frame = Frame::new(places.clone(), base);
-            self.within(Step::Index(index), |this| this.put(&mut frame, element, Some(value)))?;
+            self.put_alone(elements, value, &here.alone(Name::Numbered(index), base)?)?;
             base += size;
         }
         Ok(())
@@ -267,72 +209,97 @@ impl<'a> Encoder<'_, 'a> {
 
     fn array(
         &mut self,
-        frame: &mut Frame,
-        element: &'a Type,
+        element: &Operation<'a>,
         count: u32,
         value: &Value,
+        here: &Location<'_>,
     ) -> Result<(), JsonError> {
         let due = usize::try_from(count).unwrap_or(usize::MAX);
-        if let Some(of) = self.checked(self.plan.types.byte(element))?
-            && let Some(mut bytes) = self.checked(bytes::read(value))?
+        if let Some((of, at)) = element.byte()
+            && let Some(mut bytes) = here.checked(bytes::read(value))?
         {
-            let at = self.checked(frame.at(due))?;
             if of == Builtin::Char && value.is_string() && bytes.len() < due {
                 bytes.resize(due, 0);
             }
             if bytes.len() != due {
                 let (count, due) = (bytes.len(), count);
-                return self.fail(JsonProblem::Count { count, due, unit: "bytes" });
+                return here.fail(JsonProblem::Count { count, due, unit: "bytes" });
             }
-            return self.store(at, &bytes);
+            return self.store(LeafPlace { bytes: count, ..at }, &bytes, here);
         }
         let Value::Array(values) = value else {
-            return self.fail(JsonProblem::kind(value, format!("an array of {count}")));
+            return here.fail(JsonProblem::kind(value, format!("an array of {count}")));
         };
         if values.len() != due {
             let (count, due) = (values.len(), count);
-            return self.fail(JsonProblem::Count { count, due, unit: "elements" });
+            return here.fail(JsonProblem::Count { count, due, unit: "elements" });
         }
-        frame.each(due, |frame, index| {
-            self.within(Step::Index(index), |this| this.put(frame, element, values.get(index)))
-        })
+        let mut all = values.iter().enumerate();
+        all.try_for_each(|(index, value)| self.put(element, Some(value), &here.element(index, due)))
     }
 
-    fn bounded(&self, count: usize, count_max: u32, unit: &'static str) -> Result<u32, JsonError> {
-        match u32::try_from(count) {
-            Ok(small) if small <= count_max => Ok(small),
-            _ => self.fail(JsonProblem::Long { count, count_max, unit }),
-        }
-    }
-
-    fn dynamic(&mut self, at: usize, bytes: &[u8], count_max: u32) -> Result<(), JsonError> {
-        let count = self.bounded(bytes.len(), count_max, "bytes")?;
-        self.store(at, &count.to_le_bytes())?;
+    fn dynamic(
+        &mut self,
+        length: LeafPlace,
+        bytes: &[u8],
+        count_max: u32,
+        here: &Location<'_>,
+    ) -> Result<(), JsonError> {
+        let count = bounded(bytes.len(), count_max, "bytes", here)?;
+        self.store(length, &count.to_le_bytes(), here)?;
         self.out.extend_from_slice(bytes);
         Ok(())
     }
+}
 
-    fn capability(
-        &mut self,
-        frame: &mut Frame,
-        of: &'a Type,
-        is_nullable: bool,
-        value: Option<&Value>,
-    ) -> Result<(), JsonError> {
-        let place = (frame.capability, frame.index);
-        frame.capability += 1;
-        let present = if is_nullable { Some(self.checked(frame.at(1))?) } else { None };
-        let value = match (value, present) {
-            (None | Some(Value::Null), Some(_)) => return Ok(()),
-            (None, None) => return self.fail(JsonProblem::Absent { due: of.to_string() }),
-            (Some(value), _) => value,
-        };
-        if let Some(at) = present {
-            self.store(at, &[1])?;
+fn known<'n>(
+    what: &'static str,
+    values: &Map<String, Value>,
+    names: impl Iterator<Item = &'n str> + Clone,
+    here: &Location<'_>,
+) -> Result<(), JsonError> {
+    match values.keys().find(|key| !names.clone().any(|name| name == *key)) {
+        Some(key) => here.fail(JsonProblem::unknown(what, key, names)),
+        None => Ok(()),
+    }
+}
+
+fn enumerated(
+    what: &'static str,
+    of: &str,
+    values: &[EnumValue],
+    flexible: bool,
+    value: &Value,
+    here: &Location<'_>,
+) -> Result<i32, JsonError> {
+    match value {
+        Value::String(text) => match values.iter().find(|one| one.name == *text) {
+            Some(one) => Ok(one.value),
+            None => {
+                let names = values.iter().map(|one| one.name.as_str());
+                here.fail(JsonProblem::unknown(what, text, names))
+            }
+        },
+        Value::Number(_) => {
+            let number = here.checked(values::number(Builtin::Int32, value))?;
+            let number = i32::try_from(number).unwrap_or_default();
+            if flexible || values.iter().any(|one| one.value == number) {
+                return Ok(number);
+            }
+            here.fail(JsonProblem::Value { found: number.into(), of: of.to_owned() })
         }
-        let source = self.checked(values::source(value))?;
-        let (path, of) = (self.path.to_string(), of.clone());
-        self.capabilities.push((place, CapabilityUse { path, of, source }));
-        Ok(())
+        other => here.fail(JsonProblem::kind(other, format!("a value of {of}"))),
+    }
+}
+
+fn bounded(
+    count: usize,
+    count_max: u32,
+    unit: &'static str,
+    here: &Location<'_>,
+) -> Result<u32, JsonError> {
+    match u32::try_from(count) {
+        Ok(small) if small <= count_max => Ok(small),
+        _ => here.fail(JsonProblem::Long { count, count_max, unit }),
     }
 }

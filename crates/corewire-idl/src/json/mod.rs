@@ -45,14 +45,16 @@ mod bytes;
 mod decode;
 mod encode;
 mod error;
-pub(crate) mod places;
+mod location;
 mod values;
 
 pub use error::{JsonError, JsonProblem};
 
 use serde_json::Value;
 
-use crate::form::{ErrorSet, Interface, Message, Role, Type, Wire};
+use crate::form::{
+    ErrorSet, FormDisagrees, Interface, Lowering, Message, Operations, Role, Type, Wire,
+};
 
 /// A message that can be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +102,7 @@ pub fn encode(
     wire: &Wire,
     arguments: &Value,
 ) -> Result<Encoded, JsonError> {
-    encode::encode(&Plan::new(interface, message, wire), arguments)
+    encode::encode(&Plan::new(interface, message, wire)?, arguments)
 }
 
 /// The arguments of a message that arrived. A capability is its index among those that came beside the bytes.
@@ -115,7 +117,7 @@ pub fn decode(
     wire: &Wire,
     bytes: &[u8],
 ) -> Result<Value, JsonError> {
-    decode::decode(&Plan::new(interface, message, wire), bytes)
+    decode::decode(&Plan::new(interface, message, wire)?, bytes)
 }
 
 /// The error in a reply that was decoded, if it has one instead of results.
@@ -139,9 +141,10 @@ fn error_key(arguments: &[&str]) -> String {
 
 /// What both directions need to know of a message.
 struct Plan<'a> {
-    types: places::Types<'a>,
     wire: &'a Wire,
-    arguments: Vec<(&'a str, &'a Type)>,
+    lowering: Lowering<'a>,
+    /// Of all arguments.
+    operations: Operations<'a>,
     /// The errors with which a reply can end instead.
     errors: Option<Errors<'a>>,
 }
@@ -154,24 +157,31 @@ struct Errors<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(interface: &'a Interface, message: &'a Message, wire: &'a Wire) -> Self {
-        let arguments = message.arguments_of(wire);
-        let arguments = arguments.map(|one| (one.name.as_str(), &one.of)).collect::<Vec<_>>();
+    fn new(
+        interface: &'a Interface,
+        message: &'a Message,
+        wire: &'a Wire,
+    ) -> Result<Self, JsonError> {
+        let arguments = message.arguments_of(wire).map(|one| (one.name.as_str(), &one.of));
+        let arguments = arguments.collect::<Vec<_>>();
         let set = message.errors.as_ref().filter(|_| wire.role == Role::Reply);
         let errors = set.map(|set| {
             let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
             Errors { set: interface.error_set(set), key: error_key(&names) }
         });
-        Self { types: places::Types::new(interface), wire, arguments, errors }
-    }
-
-    /// The places of all arguments. A form that was put together by hand may not agree with itself.
-    fn frame(&self) -> Result<places::Frame, JsonProblem> {
-        let types = self.arguments.iter().map(|(_, of)| *of);
-        let places = self.types.places(self.errors.is_some(), types)?;
-        match places.bytes == self.wire.layout.fixed_bytes {
-            true => Ok(places::Frame::new(places.into(), 0)),
-            false => Err(JsonProblem::Form),
+        let lowering = interface.lowering();
+        let operations = lowering.operations(errors.is_some(), arguments);
+        // A form that was put together by hand may not agree with itself.
+        let agrees = |one: &Operations<'_>| one.layout.fixed_bytes == wire.layout.fixed_bytes;
+        match operations.ok().filter(agrees) {
+            Some(operations) => Ok(Self { wire, lowering, operations, errors }),
+            None => location::Location::message(&wire.name).fail(JsonProblem::Form),
         }
+    }
+}
+
+impl From<FormDisagrees> for JsonProblem {
+    fn from(_: FormDisagrees) -> Self {
+        Self::Form
     }
 }
