@@ -7,6 +7,7 @@ use super::messages::{of_version, pattern};
 use super::plan::{Plan, Version};
 use super::walk::{Walk, names};
 use super::{Generator, docs};
+use crate::form::Operations;
 
 impl Generator<'_> {
     /// Decodes the version that the other side knows.
@@ -68,17 +69,21 @@ impl Generator<'_> {
         (of, lifetime)
     }
 
-    pub(super) fn decode(&self, plan: &Plan<'_>, version: &Version<'_>) -> TokenStream {
+    pub(super) fn decode(
+        &self,
+        plan: &Plan<'_>,
+        version: &Version<'_>,
+        operations: &Operations<'_>,
+    ) -> TokenStream {
         let (name, place) = (&version.decode, &plan.wire.name);
         let bytes = Literal::u32_unsuffixed(version.layout.fixed_bytes);
         let (arguments, later) = plan.arguments.split_at(version.argument_count);
         // Replies and events outlive their messages.
         let borrows = plan.is_to_service();
-        let types = arguments.iter().map(|(_, argument)| &argument.of);
-        let mut walk = Walk::new(self, place, plan.first(), types, quote!(fixed));
-        let error = (!plan.first().is_empty()).then(|| walk.at(4));
-        let lets = arguments.iter().map(|(name, argument)| {
-            let read = walk.get(&argument.of, &argument.name, borrows);
+        let mut walk = Walk::new(self, place, operations, quote!(fixed));
+        let error = operations.error.map(|error| Literal::u32_unsuffixed(error.offset));
+        let lets = arguments.iter().zip(&operations.values).map(|((name, _), operation)| {
+            let read = walk.get(operation, borrows);
             quote!(let #name = #read;)
         });
         let absent = later.iter().map(|(name, _)| quote!(let #name = None;));

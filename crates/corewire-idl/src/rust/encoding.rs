@@ -7,7 +7,7 @@ use super::messages::{of_version, pattern};
 use super::plan::{Plan, Version};
 use super::walk::Walk;
 use super::{Generator, docs};
-use crate::form::{Argument, Resolved, Type};
+use crate::form::{Argument, LeafRole, Operations, Resolved, Type};
 
 impl Generator<'_> {
     /// The arguments of a function that encodes, with the lifetime that it has because of capabilities.
@@ -56,27 +56,29 @@ impl Generator<'_> {
         }
     }
 
-    pub(super) fn encode(&self, plan: &Plan<'_>, version: &Version<'_>) -> TokenStream {
+    pub(super) fn encode(
+        &self,
+        plan: &Plan<'_>,
+        version: &Version<'_>,
+        operations: &Operations<'_>,
+    ) -> TokenStream {
         let name = &version.encode;
         let arguments = &plan.arguments[..version.argument_count];
         let (generics, parameters) = self.encoded_parameters(plan, version.argument_count);
         let bytes = Literal::u32_unsuffixed(version.layout.fixed_bytes);
         let out = if plan.is_short() { quote!(&mut out) } else { quote!(out) };
-        let types = arguments.iter().map(|(_, argument)| &argument.of);
-        let mut walk = Walk::new(self, &plan.wire.name, plan.first(), types, out);
-        if !plan.first().is_empty() {
-            walk.at(4);
-        }
-        let stores = arguments.iter().map(|(name, argument)| {
+        let mut walk = Walk::new(self, &plan.wire.name, operations, out);
+        let arguments = arguments.iter().zip(&operations.values);
+        let stores = arguments.clone().map(|((name, argument), operation)| {
             // An argument that is a reference is a place behind it.
             let place = match self.is_fixed(&argument.of) || self.is_value(argument) {
                 true => quote!(#name),
                 false => quote!((*#name)),
             };
-            walk.put(&argument.of, &place, &argument.name)
+            walk.put(operation, &place)
         });
         let stores = stores.collect::<TokenStream>();
-        let lends = arguments.iter().map(|(name, one)| self.lend(&one.of, &quote!(#name)));
+        let lends = arguments.map(|((name, _), operation)| self.lend(operation, &quote!(#name)));
         let lends = lends.collect::<TokenStream>();
         let docs =
             docs(&[format!("The bytes of `{}`{}.", plan.wire.name, of_version(version, plan))]);
@@ -118,17 +120,16 @@ impl Generator<'_> {
     /// Code that encodes the error with which an rpc ends, as `encoded`.
     pub(super) fn encode_error(&self, plan: &Plan<'_>) -> TokenStream {
         let places = plan.versions.iter().map(|version| {
-            let arguments = plan.arguments.iter().take(version.argument_count);
-            let types = arguments.map(|(_, argument)| &argument.of);
-            let mut walk = Walk::new(self, "", plan.first(), types, quote!());
-            (walk.at(4), Literal::u32_unsuffixed(version.layout.fixed_bytes))
+            let error = version.layout.leaf("", LeafRole::Error);
+            let numbers = [error.map_or(0, |leaf| leaf.offset), version.layout.fixed_bytes];
+            numbers.map(Literal::u32_unsuffixed)
         });
         let places = places.collect::<Vec<_>>();
-        let (at, bytes) = &places[0];
+        let [at, bytes] = &places[0];
         let value = quote!(if error.value() == 0 { -1 } else { error.value() });
         if plan.is_versioned() {
             let earlier = plan.versions.iter().zip(&places).skip(1);
-            let arms = earlier.map(|(version, (at, bytes))| {
+            let arms = earlier.map(|(version, [at, bytes])| {
                 let pattern = pattern(version);
                 quote!(#pattern => (#bytes, #at),)
             });

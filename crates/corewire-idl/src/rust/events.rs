@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::plan::Plan;
 use super::results::assign;
-use super::{Generator, docs_or, walk};
+use super::{Generator, docs_or};
 use crate::form::{Argument, Kind, Resolved, Type};
 
 impl Generator<'_> {
@@ -90,7 +90,7 @@ impl Generator<'_> {
     fn to_owned(&self, name: &Ident, argument: &Argument) -> Option<TokenStream> {
         match self.interface.resolve(&argument.of) {
             Resolved::Plain(Type::String { .. }) => Some(quote!(#name.to_owned())),
-            Resolved::Plain(Type::Vector { element, .. }) if walk::is_bytes(self, element) => {
+            Resolved::Plain(Type::Vector { element, .. }) if self.is_byte(element) => {
                 Some(quote!(#name.to_vec()))
             }
             Resolved::Plain(Type::Optional { of }) if !self.is_fixed(of) => {

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use proc_macro2::Ident;
 
 use super::names::{Names, camel, ident, screaming, snake};
-use crate::form::{Definition, Interface};
+use crate::form::{Builtin, Definition, Facts, Interface, Known, Resolved, Type};
 
 /// Everything that several items of one interface share: above all the names.
 pub(crate) struct Generator<'a> {
     pub(super) interface: &'a Interface,
+    /// Sizes of types.
+    known: Known,
     pub(super) types: HashMap<&'a str, Ident>,
     /// Fields of structs, and variants of unions and enumerations, by both names.
     pub(super) fields: HashMap<(&'a str, &'a str), Ident>,
@@ -125,7 +127,9 @@ impl<'a> Generator<'a> {
         let constants = interface.constants.iter();
         let constants =
             constants.map(|one| (one.name.as_str(), names.give(&screaming(&one.name)))).collect();
-        Self { interface, types, fields, errors, constants, stems }
+        // Only a form that was put together by hand can be wrong.
+        let known = interface.known().unwrap_or_default();
+        Self { interface, known, types, fields, errors, constants, stems }
     }
 
     pub(super) fn type_name(&self, name: &str) -> Ident {
@@ -135,5 +139,24 @@ impl<'a> Generator<'a> {
     /// A field or variant of a type.
     pub(super) fn field(&self, of: &str, name: &str) -> Ident {
         self.fields.get(&(of, name)).cloned().unwrap_or_else(|| ident(name))
+    }
+
+    fn facts(&self, of: &Type) -> Facts {
+        self.known.facts(of).unwrap_or_default()
+    }
+
+    /// Whether values have a fixed size, and are `Copy` in Rust.
+    pub(super) fn is_fixed(&self, of: &Type) -> bool {
+        self.facts(of).is_plain()
+    }
+
+    pub(super) fn has_capabilities(&self, of: &Type) -> bool {
+        self.facts(of).capabilities > 0
+    }
+
+    /// Whether elements of this type are plain bytes, which stay in the message.
+    pub(super) fn is_byte(&self, of: &Type) -> bool {
+        let is_byte = |builtin: &Builtin| matches!(builtin, Builtin::Uint8 | Builtin::Char);
+        matches!(self.interface.resolve(of), Resolved::Plain(Type::Builtin { builtin }) if is_byte(builtin))
     }
 }

@@ -5,22 +5,28 @@ use quote::quote;
 
 use super::Generator;
 use super::plan::{Plan, Version};
+use crate::form::FormDisagrees;
 
 impl Generator<'_> {
-    pub(super) fn messages(&self) -> TokenStream {
+    pub(super) fn messages(&self) -> Result<TokenStream, FormDisagrees> {
+        let lowering = self.interface.lowering();
         let mut code = TokenStream::new();
         for plan in &self.plans() {
             if plan.is_versioned() {
                 code.extend([self.encode_any(plan), self.decode_any(plan)]);
             }
             for version in &plan.versions {
-                code.extend([self.encode(plan, version), self.decode(plan, version)]);
+                let arguments = plan.arguments.iter().take(version.argument_count);
+                let arguments = arguments.map(|(_, one)| (one.name.as_str(), &one.of));
+                let operations = lowering.operations(plan.can_fail(), arguments)?;
+                code.extend(self.encode(plan, version, &operations));
+                code.extend(self.decode(plan, version, &operations));
             }
             if plan.is_reply() {
                 code.extend(self.result(plan));
             }
         }
-        code
+        Ok(code)
     }
 }
 

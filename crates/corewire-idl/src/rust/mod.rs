@@ -13,7 +13,7 @@
 //! | `replies.rs` | replies, and `Outbox` |
 //! | `description.rs` | what both sides compare when they bind, and the JSON form |
 //! | `plan.rs` | what all of these know of a message |
-//! | `walk/` | the code that stores and reads one message |
+//! | `walk/` | the code that runs the operations of one message |
 //! | `generator.rs`, `names.rs` | names that Rust accepts |
 //! | `values.rs` | types of values |
 //! | `round_trip/` | tests of all of this |
@@ -54,7 +54,7 @@ use crate::form::Interface;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The generated code is not Rust. Always a mistake in the generator.
+    /// The generated code is not Rust: a mistake in the generator, or a form that was put together by hand and is wrong.
     #[error("the code for interface `{interface}` is wrong: {reason}")]
     Invalid {
         /// The interface.
@@ -76,12 +76,15 @@ pub enum GenerateError {
 /// ```
 ///
 /// # Errors
-/// [`GenerateError::Invalid`]: a mistake in the generator.
+/// [`GenerateError::Invalid`]: a mistake in the generator, or in a form that was put together by hand.
 pub fn generate(interface: &Interface) -> Result<String, GenerateError> {
     let generator = Generator::new(interface);
+    let invalid =
+        |reason: String| GenerateError::Invalid { interface: interface.name.clone(), reason };
+    let disagrees = |_| invalid("its form does not agree with itself".to_owned());
     let code = [
-        generator.types(),
-        generator.messages(),
+        generator.types().map_err(disagrees)?,
+        generator.messages().map_err(disagrees)?,
         generator.events(),
         generator.client(),
         generator.asynchronous(),
@@ -91,9 +94,8 @@ pub fn generate(interface: &Interface) -> Result<String, GenerateError> {
         generator.dispatch(),
         generator.description(),
     ];
-    let file = syn::parse2::<syn::File>(code.into_iter().collect()).map_err(|error| {
-        GenerateError::Invalid { interface: interface.name.clone(), reason: error.to_string() }
-    })?;
+    let file = syn::parse2::<syn::File>(code.into_iter().collect())
+        .map_err(|error| invalid(error.to_string()))?;
     let mut text = format!(
         "// Made from interface `{}` by corewire-idl. Changes will be lost.\n\n",
         interface.name

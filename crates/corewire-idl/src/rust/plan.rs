@@ -87,9 +87,9 @@ impl Plan<'_> {
         Literal::u32_unsuffixed(all.max().unwrap_or(0))
     }
 
-    /// The numbers before the arguments: an error.
-    pub(super) fn first(&self) -> &'static [u32] {
-        if self.is_reply() && self.message.errors.is_some() { &[4] } else { &[] }
+    /// Whether it is a reply that can be an error instead.
+    pub(super) const fn can_fail(&self) -> bool {
+        self.is_reply() && self.message.errors.is_some()
     }
 }
 

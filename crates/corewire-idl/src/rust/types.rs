@@ -6,20 +6,23 @@ use quote::{format_ident, quote};
 use super::names::ident;
 use super::{Generator, docs_or, walk};
 use crate::form::{
-    Builtin, Constant, ConstantValue, Definition, EnumValue, ErrorSet, Field, TypeDecl,
+    Builtin, Constant, ConstantValue, Definition, EnumValue, ErrorSet, Field, FormDisagrees,
+    Lowering, TypeDecl,
 };
 
 impl Generator<'_> {
-    pub(super) fn types(&self) -> TokenStream {
+    pub(super) fn types(&self) -> Result<TokenStream, FormDisagrees> {
         let constants = self.interface.constants.iter().map(|one| self.constant(one));
-        let types = self.interface.types.iter().map(|one| self.declared(one));
+        let lowering = self.interface.lowering();
+        let types = self.interface.types.iter().map(|one| self.declared(&lowering, one));
+        let types = types.collect::<Result<Vec<_>, _>>()?;
         let errors = self.interface.errors.iter().map(|one| self.error_set(one));
-        quote! {
+        Ok(quote! {
             use corewire_bind::codec;
             #(#constants)*
             #(#types)*
             #(#errors)*
-        }
+        })
     }
 
     fn constant(&self, constant: &Constant) -> TokenStream {
@@ -48,10 +51,14 @@ impl Generator<'_> {
         quote!(#docs pub const #name: #of = #value;)
     }
 
-    fn declared(&self, decl: &TypeDecl) -> TokenStream {
+    fn declared<'f>(
+        &self,
+        lowering: &Lowering<'f>,
+        decl: &'f TypeDecl,
+    ) -> Result<TokenStream, FormDisagrees> {
         let name = self.type_name(&decl.name);
         let docs = docs_or(&decl.docs, &format!("`{}`.", decl.name));
-        match &decl.definition {
+        Ok(match &decl.definition {
             Definition::Alias { target } => {
                 let target = self.owned(target);
                 quote!(#docs pub type #name = #target;)
@@ -61,11 +68,13 @@ impl Generator<'_> {
                 quote!(#docs pub type #name = [#element; #count];)
             }
             Definition::Struct { fields } => self.structure(decl, &name, &docs, fields),
-            Definition::Union { arms, .. } => self.union(&decl.name, &name, &docs, arms),
+            Definition::Union { arms, .. } => {
+                self.union(lowering, &decl.name, &name, &docs, arms)?
+            }
             Definition::Enum { flexible, values } => {
                 self.enumeration(&decl.name, &name, &docs, values, *flexible)
             }
-        }
+        })
     }
 
     fn structure(

@@ -6,32 +6,35 @@ use quote::quote;
 
 use super::walk::Walk;
 use super::{Generator, docs_or};
-use crate::form::Field;
+use crate::form::{Field, FormDisagrees, Lowering};
 
 impl Generator<'_> {
-    pub(super) fn union(
+    pub(super) fn union<'f>(
         &self,
+        lowering: &Lowering<'f>,
         of: &str,
         name: &Ident,
         docs: &TokenStream,
-        arms: &[Field],
-    ) -> TokenStream {
+        arms: &'f [Field],
+    ) -> Result<TokenStream, FormDisagrees> {
         let (mut variants, mut stores, mut reads) = (Vec::new(), Vec::new(), Vec::new());
         for (arm, index) in arms.iter().zip(0_u32..) {
             let (variant, inner) = (self.field(of, &arm.name), self.owned(&arm.of));
             let docs = docs_or(&arm.docs, &format!("`{}`.", arm.name));
             variants.push(quote!(#docs #variant(#inner),));
-            let store = Walk::arm(self, &arm.of).put(&arm.of, &quote!((*value)), "");
+            let operations = lowering.alone(&arm.of)?;
+            let mut walk = Walk::arm(self, &operations);
+            let store = operations.value().map(|one| walk.put(one, &quote!((*value))));
             stores.push(quote! {
                 Self::#variant(value) => {
                     codec::put_u32(bytes, tag, #index);
                     #store
                 }
             });
-            let read = Walk::arm(self, &arm.of).get(&arm.of, "", false);
+            let read = operations.value().map(|one| walk.get(one, false));
             reads.push(quote!(#index => Self::#variant(#read),));
         }
-        quote! {
+        Ok(quote! {
             #docs
             #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
             pub enum #name { #(#variants)* }
@@ -56,6 +59,6 @@ impl Generator<'_> {
                     })
                 }
             }
-        }
+        })
     }
 }

@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::names::ident;
 use super::{Generator, walk};
-use crate::form::{CapabilityKind, Definition, Resolved, Type};
+use crate::form::{CapabilityKind, Resolved, Type};
 
 impl Generator<'_> {
     /// The type in Rust, which owns what it has.
@@ -80,7 +80,7 @@ impl Generator<'_> {
     pub(super) fn arrived(&self, of: &Type, lifetime: Option<&TokenStream>) -> TokenStream {
         match self.interface.resolve(of) {
             Resolved::Plain(Type::String { .. }) => quote!(&#lifetime str),
-            Resolved::Plain(Type::Vector { element, .. }) if walk::is_bytes(self, element) => {
+            Resolved::Plain(Type::Vector { element, .. }) if self.is_byte(element) => {
                 quote!(&#lifetime [u8])
             }
             Resolved::Plain(Type::Optional { of }) => {
@@ -88,30 +88,6 @@ impl Generator<'_> {
                 quote!(Option<#of>)
             }
             _ => self.owned(of),
-        }
-    }
-
-    /// Whether values have a fixed size, and are `Copy` in Rust.
-    pub(super) fn is_fixed(&self, of: &Type) -> bool {
-        match of {
-            Type::String { .. }
-            | Type::Vector { .. }
-            | Type::Capability { .. }
-            | Type::Channel { .. }
-            | Type::Client { .. } => false,
-            Type::Optional { of } => self.is_fixed(of),
-            Type::Named { name } => {
-                match self.interface.type_named(name).map(|decl| &decl.definition) {
-                    Some(
-                        Definition::Alias { target } | Definition::Array { element: target, .. },
-                    ) => self.is_fixed(target),
-                    Some(Definition::Struct { fields }) => {
-                        fields.iter().all(|one| self.is_fixed(&one.of))
-                    }
-                    _ => true,
-                }
-            }
-            Type::Builtin { .. } => true,
         }
     }
 

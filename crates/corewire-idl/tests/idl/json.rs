@@ -1,8 +1,8 @@
 //! Messages from JSON and back: values, hostile bytes, and what is said about mistakes.
 
-use corewire_idl::form::{Interface, Message, Wire};
+use corewire_idl::form::{Definition, Interface, Message, Type, Wire};
 use corewire_idl::json::{CapabilitySource, JsonProblem, decode, encode};
-use corewire_idl::{Check, Source};
+use corewire_idl::{Check, Source, c_header, rust};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -361,11 +361,54 @@ fn a_form_that_does_not_agree_with_itself_is_refused() {
         let decoded = decode(all, &message, &message.wires[0], bytes);
         (encoded.unwrap_err().problem, decoded.unwrap_err().problem)
     };
-    all.types[0].definition =
-        corewire_idl::form::Definition::Alias { target: message.arguments[0].of.clone() };
+    all.types[0].definition = Definition::Alias { target: message.arguments[0].of.clone() };
     assert_eq!(due(&all, &[1]), (JsonProblem::Form, JsonProblem::Form));
     all.types.clear();
     assert_eq!(due(&all, &[1]), (JsonProblem::Form, JsonProblem::Form));
+}
+
+#[test]
+fn types_that_contain_themselves_are_refused_by_every_back_end() {
+    let text =
+        "edition 1; interface some { typedef struct { uint8 x; } t; typedef union { uint8 y; } u;
+        message m @1(t a, u b, vector<t, 2> c); }";
+    let own = |all: &Interface, name: &str, wrap: fn(Type) -> Type| {
+        let mut all = all.clone();
+        let decl = all.types.iter_mut().find(|decl| decl.name == name).unwrap();
+        match &mut decl.definition {
+            Definition::Struct { fields } | Definition::Union { arms: fields, .. } => {
+                fields[0].of = wrap(Type::Named { name: name.to_owned() });
+            }
+            other => panic!("{other:?}"),
+        }
+        all
+    };
+    let all = interface(text);
+    let message = &all.messages[0];
+    let wire = &message.wires[0];
+    for wrong in [
+        own(&all, "t", |of| of),
+        own(&all, "t", |of| Type::Vector { element: Box::new(of), count_max: 2 }),
+        own(&all, "u", |of| of),
+    ] {
+        let bytes = vec![0; usize::try_from(wire.layout.fixed_bytes).unwrap()];
+        assert_eq!(decode(&wrong, message, wire, &bytes).unwrap_err().problem, JsonProblem::Form);
+        assert!(rust::generate(&wrong).is_err() || wrong.types[0] == all.types[0]);
+        let _ = c_header::generate(&wrong);
+    }
+}
+
+#[test]
+fn a_type_of_a_foreign_form_can_have_the_name_of_another() {
+    let text = "edition 1; interface some { typedef struct { uint16 x; bool y; } t;
+        message m @1(vector<uint8, 2> a, vector<t, 2> b); }";
+    let foreign = interface(text).to_json().replace("\"t\"", "\"uint8\"");
+    let all = Interface::from_json(&foreign).unwrap();
+    let message = &all.messages[0];
+    let given = json!({ "a": { "hex": "0102" }, "b": [{ "x": 3, "y": true }] });
+    let encoded = encode(&all, message, &message.wires[0], &given).unwrap();
+    assert_eq!(encoded.bytes, [2, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 0, 1]);
+    assert_eq!(decode(&all, message, &message.wires[0], &encoded.bytes).unwrap(), given);
 }
 
 #[test]

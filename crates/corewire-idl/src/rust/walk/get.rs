@@ -3,138 +3,139 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::lend::part;
-use super::{Walk, bytes_of, is_bytes, is_checked, names, number};
-use crate::form::{Builtin, CapabilityKind, Definition, Type, TypeDecl};
+use super::{Walk, names, number};
+use crate::form::{Builtin, CapabilityKind, Operation, Step, Type};
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     /// An expression that reads a value. If it `borrows`, strings and bytes stay in the message.
-    pub(in crate::rust) fn get(&mut self, of: &Type, path: &str, borrows: bool) -> TokenStream {
+    pub(in crate::rust) fn get(&mut self, operation: &Operation<'_>, borrows: bool) -> TokenStream {
         let bytes = self.bytes.clone();
-        let name = self.place(path);
-        match of {
-            Type::Builtin { builtin } => {
-                let at = self.at(builtin.bytes());
-                match builtin {
-                    Builtin::Bool => quote!(codec::get_bool(#bytes, #at, #name)?),
-                    _ => {
-                        let get = format_ident!("get_{}", number(*builtin));
-                        quote!(codec::#get(#bytes, #at))
-                    }
-                }
+        let place = self.place(&operation.path);
+        match &operation.step {
+            Step::Number { builtin: Builtin::Bool, at } => {
+                let at = self.at(*at);
+                quote!(codec::get_bool(#bytes, #at, #place)?)
             }
-            Type::Named { name } => match self.generator.interface.type_named(name) {
-                Some(decl) => self.get_declared(decl, path, borrows),
-                None => TokenStream::new(),
-            },
-            Type::String { bytes_max } => {
-                let at = self.at(4);
-                self.dynamics.push((at.clone(), name.clone()));
+            Step::Number { builtin, at } => {
+                let (at, get) = (self.at(*at), format_ident!("get_{}", number(*builtin)));
+                quote!(codec::#get(#bytes, #at))
+            }
+            Step::Enum { name, at, .. } => {
+                let (name, at) = (self.generator.type_name(name), self.at(*at));
+                quote!(#name::decode(codec::get_i32(#bytes, #at), #place)?)
+            }
+            Step::String { bytes_max, length } => {
+                let at = self.at(*length);
                 let owned = (!borrows).then(|| quote!(.to_owned()));
-                quote!(reader.str(#at, #name, #bytes_max)? #owned)
+                quote!(reader.str(#at, #place, #bytes_max)? #owned)
             }
-            Type::Vector { element, count_max } => {
-                let at = self.at(4);
-                self.dynamics.push((at.clone(), name.clone()));
-                if is_bytes(self.generator, element) {
+            Step::Vector { elements, count_max, length } => {
+                let at = self.at(*length);
+                if elements.byte().is_some() {
                     let owned = (!borrows).then(|| quote!(.to_vec()));
-                    return quote!(reader.bytes(#at, #name, #count_max)? #owned);
+                    return quote!(reader.bytes(#at, #place, #count_max)? #owned);
                 }
-                let element_bytes = Literal::u32_unsuffixed(bytes_of(self.generator, element));
-                let read = self.element(element).get(element, path, false);
-                quote!(reader.elements(#at, #name, #count_max, #element_bytes, |bytes| Ok(#read))?)
+                let element_bytes = Literal::u32_unsuffixed(elements.layout.fixed_bytes);
+                let mut walk = self.element(operation, elements);
+                let read = elements.values.iter().map(|one| walk.get(one, false));
+                quote!(reader.elements(#at, #place, #count_max, #element_bytes, |bytes| Ok(#(#read)*))?)
             }
-            Type::Optional { of } => {
-                let at = self.at(1);
-                let before = self.dynamics.len();
-                let read = self.get(of, path, borrows);
-                let absent = self.dynamics[before..]
-                    .iter()
-                    .map(|(at, name)| quote!(reader.absent(#at, #name)?;))
-                    .collect::<TokenStream>();
+            Step::Optional { value, present } => {
+                let at = self.at(*present);
+                let read = self.get(value, borrows);
+                let absent = value.lengths().into_iter().map(|(length, path)| {
+                    let (at, place) = (self.at(length), self.place(path));
+                    quote!(reader.absent(#at, #place)?;)
+                });
+                let absent = absent.collect::<TokenStream>();
                 quote! {
-                    if codec::get_bool(#bytes, #at, #name)? { Some(#read) } else { #absent None }
+                    if codec::get_bool(#bytes, #at, #place)? { Some(#read) } else { #absent None }
                 }
             }
-            Type::Capability { capability: CapabilityKind::Endpoint } => {
-                let arrived = self.arrived();
-                quote!(#arrived.endpoint()?)
-            }
-            Type::Capability { capability } => {
-                let present = capability.is_nullable().then(|| self.at(1));
-                let arrived = self.arrived();
-                match present {
-                    None => quote!(#arrived.descriptor()?),
+            Step::Capability { of, present, .. } => {
+                let (arrived, take) = (self.arrived(), self.taken(of));
+                match present.map(|present| self.at(present)) {
+                    None => quote!(#arrived.#take?),
                     Some(at) => quote! {
-                        if codec::get_bool(#bytes, #at, #name)? { Some(#arrived.descriptor()?) } else { None }
+                        if codec::get_bool(#bytes, #at, #place)? { Some(#arrived.#take?) } else { None }
                     },
                 }
             }
-            Type::Channel { of } => {
-                let (arrived, of) = (self.arrived(), self.generator.owned(of));
-                quote!(#arrived.channel::<#of>()?)
+            Step::Struct { name, fields } => {
+                let fields = fields.iter().map(|(field, inner)| {
+                    let field = self.generator.field(name, &field.name);
+                    // A struct owns what it has.
+                    let read = self.get(inner, false);
+                    quote!(#field: #read,)
+                });
+                let fields = fields.collect::<TokenStream>();
+                let name = self.generator.type_name(name);
+                quote!(#name { #fields })
             }
-            Type::Client { .. } => {
-                let arrived = self.arrived();
-                quote!(#arrived.service()?)
+            Step::Array { element, count } => self.array(operation, element, *count),
+            Step::Union { name, tag, area, .. } => {
+                let name = self.generator.type_name(name);
+                let (tag, area) = (self.at(*tag), self.at(*area));
+                quote!(#name::decode(#bytes, #tag, #area, #place)?)
             }
         }
     }
 
-    fn get_declared(&mut self, decl: &TypeDecl, path: &str, borrows: bool) -> TokenStream {
-        let (bytes, name) = (self.bytes.clone(), self.generator.type_name(&decl.name));
-        let place = self.place(path);
-        match &decl.definition {
-            Definition::Alias { target } => self.get(target, path, borrows),
-            Definition::Struct { fields } => {
-                let fields = fields.iter().map(|field| {
-                    let name = self.generator.field(&decl.name, &field.name);
-                    // A struct owns what it has.
-                    let read = self.get(&field.of, &format!("{path}.{}", field.name), false);
-                    quote!(#name: #read,)
-                });
-                let fields = fields.collect::<TokenStream>();
-                quote!(#name { #fields })
+    /// What takes a capability from those that arrived.
+    fn taken(&self, of: &Type) -> TokenStream {
+        match of {
+            Type::Capability { capability: CapabilityKind::Endpoint } => quote!(endpoint()),
+            Type::Channel { of } => {
+                let of = self.generator.owned(of);
+                quote!(channel::<#of>())
             }
-            Definition::Enum { .. } => {
-                let at = self.at(4);
-                quote!(#name::decode(codec::get_i32(#bytes, #at), #place)?)
-            }
-            Definition::Array { element, count } => {
-                let index = format_ident!("i{}", self.depth);
-                let parts = self.parts(element, *count);
-                if !parts.is_empty() {
-                    self.next_part = Some(0);
-                }
-                let read = self.within(*count, &quote!(#index), |walk| {
-                    walk.get(element, &format!("{path}[]"), false)
-                });
-                if !parts.is_empty() {
-                    self.next_part = None;
-                    let names = (0..parts.len()).map(part).collect::<Vec<_>>();
-                    return quote! {{
-                        let [#(mut #names),*] = arrived.parts([#(#parts),*]);
-                        let all = codec::each(#place, |#index| Ok(#read))?;
-                        #(#names.finish()?;)*
-                        all
-                    }};
-                }
-                if self.generator.has_capabilities(element) {
-                    // The index only finds whether each is there.
-                    let index =
-                        if names(&read, &index.to_string()) { quote!(#index) } else { quote!(_) };
-                    return quote!(codec::each(#place, |#index| Ok(#read))?);
-                }
-                if is_checked(self.generator, element) {
-                    quote!(codec::array(|#index| Ok(#read))?)
-                } else {
-                    quote!(std::array::from_fn(|#index| #read))
-                }
-            }
-            Definition::Union { area_bytes, .. } => {
-                let (tag, area) = (self.at(4), self.at(*area_bytes));
-                quote!(#name::decode(#bytes, #tag, #area, #place)?)
-            }
+            Type::Client { .. } => quote!(service()),
+            _ => quote!(descriptor()),
         }
+    }
+
+    fn array(
+        &mut self,
+        operation: &Operation<'_>,
+        element: &Operation<'_>,
+        count: u32,
+    ) -> TokenStream {
+        let (index, place) = (format_ident!("i{}", self.depth), self.place(&operation.path));
+        let all = self.parts(operation);
+        let has_parts = all.len() > 1 && self.next_part.is_none();
+        if has_parts {
+            self.next_part = Some(0);
+        }
+        let read = self.within(count, &quote!(#index), |walk| walk.get(element, false));
+        if has_parts {
+            self.next_part = None;
+            let names = (0..all.len()).map(super::lend::part).collect::<Vec<_>>();
+            return quote! {{
+                let [#(mut #names),*] = arrived.parts([#(#all),*]);
+                let all = codec::each(#place, |#index| Ok(#read))?;
+                #(#names.finish()?;)*
+                all
+            }};
+        }
+        if !all.is_empty() {
+            // The index only finds whether each is there.
+            let index = if names(&read, &index.to_string()) { quote!(#index) } else { quote!(_) };
+            return quote!(codec::each(#place, |#index| Ok(#read))?);
+        }
+        if is_checked(element) {
+            quote!(codec::array(|#index| Ok(#read))?)
+        } else {
+            quote!(std::array::from_fn(|#index| #read))
+        }
+    }
+}
+
+/// Whether reading a value can fail although all its bytes are there.
+fn is_checked(operation: &Operation<'_>) -> bool {
+    match &operation.step {
+        Step::Number { builtin, .. } => *builtin == Builtin::Bool,
+        Step::Struct { fields, .. } => fields.iter().any(|(_, inner)| is_checked(inner)),
+        Step::Array { element, .. } => is_checked(element),
+        _ => true,
     }
 }

@@ -1,5 +1,4 @@
-//! Code that stores and reads one message: a walk over its types in the order of the file, in which each number gets
-//! the offset that the layout has for it.
+//! Code that runs the operations of a message: stores and reads each value, and takes capabilities beside the bytes.
 
 mod get;
 mod lend;
@@ -9,15 +8,16 @@ use proc_macro2::{Literal, TokenStream, TokenTree};
 use quote::quote;
 
 use super::Generator;
-use crate::form::{Builtin, Definition, Type};
+use crate::form::{Builtin, Layout, LeafPlace, Operation, Operations};
 
-/// The walk over the arguments of one message, or over one element of a vector, or over one arm of a union.
-pub(super) struct Walk<'a> {
-    generator: &'a Generator<'a>,
+/// The operations of one message, of an element of a vector, or of an arm of a union.
+pub(super) struct Walk<'w, 'a> {
+    generator: &'w Generator<'a>,
     /// The message's name, for errors. None in the functions of a union, which get the name of the place.
-    message: Option<&'a str>,
-    offsets: Vec<u32>,
-    next: usize,
+    message: Option<&'w str>,
+    /// The path of the vector whose element it is.
+    vector: String,
+    layout: &'w Layout,
     /// Where the whole begins, if not at 0.
     base: Option<TokenStream>,
     /// Which element of the arrays around it.
@@ -25,83 +25,66 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// The bytes, as an argument.
     bytes: TokenStream,
-    /// Strings and vectors so far: the offsets of their lengths, and their names.
-    dynamics: Vec<(TokenStream, TokenStream)>,
     /// Within an array whose capabilities travel field by field: the part that the next one comes from.
     next_part: Option<usize>,
 }
 
-impl<'a> Walk<'a> {
-    /// A walk over these types, one after the other, and `first`, the bytes of numbers before them.
-    pub(super) fn new<'t>(
-        generator: &'a Generator<'a>,
-        message: &'a str,
-        first: &[u32],
-        types: impl IntoIterator<Item = &'t Type>,
+impl<'w, 'a> Walk<'w, 'a> {
+    pub(super) fn new(
+        generator: &'w Generator<'a>,
+        message: &'w str,
+        operations: &'w Operations<'_>,
         bytes: TokenStream,
     ) -> Self {
-        Self::over(generator, Some(message), first, types, bytes)
+        let (message, layout, vector) = (Some(message), &operations.layout, String::new());
+        let (base, index, depth, next_part) = (None, None, 0, None);
+        Self { generator, message, vector, layout, base, index, depth, bytes, next_part }
     }
 
-    /// A walk over an arm of a union, which begins at the variable `area`.
-    pub(super) fn arm(generator: &'a Generator<'a>, of: &Type) -> Self {
-        Self { base: Some(quote!(area)), ..Self::over(generator, None, &[], [of], quote!(bytes)) }
+    /// For an arm of a union, which begins at the variable `area`.
+    pub(super) fn arm(generator: &'w Generator<'a>, operations: &'w Operations<'_>) -> Self {
+        let walk = Self::new(generator, "", operations, quote!(bytes));
+        Self { message: None, base: Some(quote!(area)), ..walk }
     }
 
-    fn over<'t>(
-        generator: &'a Generator<'a>,
-        message: Option<&'a str>,
-        first: &[u32],
-        types: impl IntoIterator<Item = &'t Type>,
-        bytes: TokenStream,
-    ) -> Self {
-        let mut leaves = first.iter().map(|bytes| (*bytes, 1)).collect::<Vec<_>>();
-        for of in types {
-            leaves_of(generator, of, 1, &mut leaves);
-        }
-        let mut order = (0..leaves.len()).collect::<Vec<_>>();
-        order.sort_by_key(|index| std::cmp::Reverse(leaves[*index].0));
-        let (mut offsets, mut offset) = (vec![0; leaves.len()], 0);
-        for index in order {
-            offsets[index] = offset;
-            offset += leaves[index].0 * leaves[index].1;
-        }
-        let (next, depth) = (0, 0);
-        let (base, index, dynamics) = (None, None, Vec::new());
-        let next_part = None;
-        Self { generator, message, offsets, next, base, index, depth, bytes, dynamics, next_part }
+    /// For an element of the vector of this operation.
+    fn element(&self, vector: &Operation<'_>, operations: &'w Operations<'_>) -> Self {
+        let walk = Self::new(self.generator, "", operations, quote!(bytes));
+        Self { message: self.message, vector: self.path(vector), depth: self.depth, ..walk }
     }
 
-    /// The offset of the next number, for the element that the walk is in.
-    pub(super) fn at(&mut self, bytes: u32) -> TokenStream {
-        let offset = Literal::u32_unsuffixed(self.offsets[self.next]);
-        self.next += 1;
-        let scaled = self.index.as_ref().map(|index| {
-            if bytes == 1 {
-                return quote!(+ #index);
-            }
-            let bytes = Literal::u32_unsuffixed(bytes);
-            quote!(+ (#index) * #bytes)
+    /// The offset of a number, for the element that the walk is in.
+    fn at(&self, place: LeafPlace) -> TokenStream {
+        let [offset, bytes] = [place.offset, place.bytes].map(Literal::u32_unsuffixed);
+        let scaled = self.index.as_ref().map(|index| match place.bytes {
+            1 => quote!(+ #index),
+            _ => quote!(+ (#index) * #bytes),
         });
         let base = self.base.as_ref().map(|base| quote!(#base +));
         quote!(#base #offset #scaled)
+    }
+
+    fn path(&self, operation: &Operation<'_>) -> String {
+        self.path_of(&operation.path)
+    }
+
+    fn path_of(&self, path: &str) -> String {
+        match (self.vector.as_str(), path.chars().next()) {
+            ("", _) => path.to_owned(),
+            (vector, None | Some('[')) => format!("{vector}{path}"),
+            (vector, _) => format!("{vector}.{path}"),
+        }
     }
 
     /// The name of a place, for errors.
     fn place(&self, path: &str) -> TokenStream {
         match self.message {
             Some(message) => {
-                let name = format!("{message}: {path}");
+                let name = format!("{message}: {}", self.path_of(path));
                 quote!(#name)
             }
             None => quote!(place),
         }
-    }
-
-    /// A walk over an element of a vector.
-    fn element(&self, of: &Type) -> Self {
-        let walk = Self::over(self.generator, self.message, &[], [of], quote!(bytes));
-        Self { depth: self.depth, ..walk }
     }
 
     /// Within an array: the index is this one of `count` in each element around it.
@@ -150,69 +133,6 @@ pub(super) fn names(code: &TokenStream, name: &str) -> bool {
         TokenTree::Ident(ident) => ident == name,
         _ => false,
     })
-}
-
-/// The bytes and the number of each number of a value, as the layout takes it apart.
-fn leaves_of(generator: &Generator<'_>, of: &Type, count: u32, leaves: &mut Vec<(u32, u32)>) {
-    match of {
-        Type::Builtin { builtin } => leaves.push((builtin.bytes(), count)),
-        Type::String { .. } | Type::Vector { .. } => leaves.push((4, 1)),
-        Type::Optional { of } => {
-            leaves.push((1, count));
-            leaves_of(generator, of, count, leaves);
-        }
-        Type::Named { name } => {
-            let definition = generator.interface.type_named(name).map(|decl| &decl.definition);
-            match definition {
-                Some(Definition::Alias { target }) => leaves_of(generator, target, count, leaves),
-                Some(Definition::Struct { fields }) => {
-                    fields.iter().for_each(|field| leaves_of(generator, &field.of, count, leaves));
-                }
-                Some(Definition::Union { area_bytes, .. }) => {
-                    leaves.extend([(4, count), (1, area_bytes * count)]);
-                }
-                Some(Definition::Enum { .. }) => leaves.push((4, count)),
-                Some(Definition::Array { element, count: own }) => {
-                    leaves_of(generator, element, count * own, leaves);
-                }
-                None => {}
-            }
-        }
-        Type::Capability { capability } if capability.is_nullable() => leaves.push((1, count)),
-        Type::Capability { .. } | Type::Channel { .. } | Type::Client { .. } => {}
-    }
-}
-
-/// Bytes of a type of fixed size.
-fn bytes_of(generator: &Generator<'_>, of: &Type) -> u32 {
-    let mut leaves = Vec::new();
-    leaves_of(generator, of, 1, &mut leaves);
-    leaves.iter().map(|(bytes, count)| bytes * count).sum()
-}
-
-/// Whether elements of this type are plain bytes, which stay in the message.
-pub(super) fn is_bytes(generator: &Generator<'_>, of: &Type) -> bool {
-    use crate::form::Resolved::Plain;
-    let is_byte = |builtin: &Builtin| matches!(builtin, Builtin::Uint8 | Builtin::Char);
-    matches!(generator.interface.resolve(of), Plain(Type::Builtin { builtin }) if is_byte(builtin))
-}
-
-/// Whether reading a value can fail although all its bytes are there.
-fn is_checked(generator: &Generator<'_>, of: &Type) -> bool {
-    match of {
-        Type::Builtin { builtin } => *builtin == Builtin::Bool,
-        Type::Named { name } => {
-            match generator.interface.type_named(name).map(|decl| &decl.definition) {
-                Some(Definition::Alias { target }) => is_checked(generator, target),
-                Some(Definition::Struct { fields }) => {
-                    fields.iter().any(|field| is_checked(generator, &field.of))
-                }
-                Some(Definition::Array { element, .. }) => is_checked(generator, element),
-                _ => true,
-            }
-        }
-        _ => true,
-    }
 }
 
 /// The type in Rust of a built-in type.

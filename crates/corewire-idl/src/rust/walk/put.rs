@@ -3,94 +3,76 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::{Walk, bare, bytes_of, is_bytes, names, number, reached};
-use crate::form::{Definition, Type, TypeDecl};
+use super::{Walk, bare, names, number, reached};
+use crate::form::{Operation, Step};
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     /// Code that stores the value at `place`, which is an expression that can be borrowed.
     pub(in crate::rust) fn put(
         &mut self,
-        of: &Type,
+        operation: &Operation<'_>,
         place: &TokenStream,
-        path: &str,
     ) -> TokenStream {
         let (bytes, value, behind) = (self.bytes.clone(), bare(place), reached(place));
-        let name = self.place(path);
-        match of {
-            Type::Builtin { builtin } => {
-                let at = self.at(builtin.bytes());
-                let put = format_ident!("put_{}", number(*builtin));
+        let name = self.place(&operation.path);
+        match &operation.step {
+            Step::Number { builtin, at } => {
+                let (at, put) = (self.at(*at), format_ident!("put_{}", number(*builtin)));
                 quote!(codec::#put(#bytes, #at, #value);)
             }
-            Type::Named { name } => match self.generator.interface.type_named(name) {
-                Some(decl) => self.put_declared(decl, place, path),
-                None => TokenStream::new(),
-            },
-            Type::String { bytes_max } => {
-                let at = self.at(4);
+            Step::Enum { at, .. } => {
+                let at = self.at(*at);
+                quote!(codec::put_i32(#bytes, #at, #behind.value());)
+            }
+            Step::String { bytes_max, length } => {
+                let at = self.at(*length);
                 quote!(codec::put_str(#bytes, #at, #name, &#value, #bytes_max)?;)
             }
-            Type::Vector { element, count_max } => {
-                let at = self.at(4);
-                if is_bytes(self.generator, element) {
+            Step::Vector { elements, count_max, length } => {
+                let at = self.at(*length);
+                if elements.byte().is_some() {
                     return quote!(codec::put_bytes(#bytes, #at, #name, &#value, #count_max)?;);
                 }
-                let element_bytes = bytes_of(self.generator, element);
-                let element_bytes = Literal::u32_unsuffixed(element_bytes);
-                let store = self.element(element).put(element, &quote!((*element)), path);
+                let element_bytes = Literal::u32_unsuffixed(elements.layout.fixed_bytes);
+                let mut walk = self.element(operation, elements);
+                let store = elements.values.iter().map(|one| walk.put(one, &quote!((*element))));
                 quote! {
                     codec::put_elements(#bytes, #at, #name, &#value, #count_max, #element_bytes, |bytes, element| {
-                        #store
+                        #(#store)*
                     })?;
                 }
             }
-            Type::Optional { of } => {
-                let at = self.at(1);
-                let inner = format_ident!("value{}", self.depth);
+            Step::Optional { value: inner, present } => {
+                let (at, some) = (self.at(*present), format_ident!("value{}", self.depth));
                 self.depth += 1;
-                let store = self.put(of, &quote!((*#inner)), path);
+                let store = self.put(inner, &quote!((*#some)));
                 self.depth -= 1;
-                if !names(&store, &inner.to_string()) {
+                if !names(&store, &some.to_string()) {
                     return quote!(codec::put_bool(#bytes, #at, #behind.is_some()););
                 }
                 quote! {
-                    if let Some(#inner) = &#value {
+                    if let Some(#some) = &#value {
                         codec::put_bool(#bytes, #at, true);
                         #store
                     }
                 }
             }
-            Type::Capability { capability } if capability.is_nullable() => {
-                let at = self.at(1);
-                quote!(codec::put_bool(#bytes, #at, #behind.is_some());)
+            Step::Capability { present, .. } => {
+                let present = present.map(|present| self.at(present)).into_iter();
+                quote!(#(codec::put_bool(#bytes, #present, #behind.is_some());)*)
             }
-            Type::Capability { .. } | Type::Channel { .. } | Type::Client { .. } => {
-                TokenStream::new()
+            Step::Struct { name, fields } => {
+                let stores = fields.iter().map(|(field, inner)| {
+                    let field = self.generator.field(name, &field.name);
+                    self.put(inner, &quote!(#behind.#field))
+                });
+                stores.collect()
             }
-        }
-    }
-
-    fn put_declared(&mut self, decl: &TypeDecl, place: &TokenStream, path: &str) -> TokenStream {
-        let (bytes, behind) = (self.bytes.clone(), reached(place));
-        match &decl.definition {
-            Definition::Alias { target } => self.put(target, place, path),
-            Definition::Struct { fields } => fields
-                .iter()
-                .map(|field| {
-                    let name = self.generator.field(&decl.name, &field.name);
-                    self.put(&field.of, &quote!(#behind.#name), &format!("{path}.{}", field.name))
-                })
-                .collect(),
-            Definition::Enum { .. } => {
-                let at = self.at(4);
-                quote!(codec::put_i32(#bytes, #at, #behind.value());)
-            }
-            Definition::Array { element, count } => {
+            Step::Array { element, count } => {
                 let (index, value) =
                     (format_ident!("i{}", self.depth), format_ident!("element{}", self.depth));
-                let store = self.within(*count, &quote!(#index), |walk| {
-                    walk.put(element, &quote!((*#value)), &format!("{path}[]"))
-                });
+                let store = self
+                    .within(*count, &quote!(#index), |walk| walk.put(element, &quote!((*#value))));
                 if store.is_empty() {
                     return store;
                 }
@@ -100,8 +82,8 @@ impl Walk<'_> {
                     }
                 }
             }
-            Definition::Union { area_bytes, .. } => {
-                let (tag, area) = (self.at(4), self.at(*area_bytes));
+            Step::Union { tag, area, .. } => {
+                let (tag, area) = (self.at(*tag), self.at(*area));
                 quote!(#behind.encode(#bytes, #tag, #area);)
             }
         }
