@@ -69,20 +69,12 @@ impl Generator<'_> {
         let (parameters, ordinal) = (self.parameters(plan), plan.ordinal());
         let name = self.method_names(plan).name;
         let known = self.known(plan);
-        let encoding = self.encoding(plan, &quote!(&mut message), &quote!(&mut capabilities));
-        let none = quote!(&corewire_bind::Capabilities::new());
-        let (prepared, capabilities) = if plan.is_short() {
-            (quote!(let message = #encoding;), none)
+        let form = self.form(plan);
+        let [prepared, capabilities] = if plan.is_short() {
+            let encoding = self.encoding(plan, &quote!(), &quote!());
+            [quote!(let message = #encoding;), quote!(&corewire_bind::Capabilities::new())]
         } else {
-            let form = self.form(plan);
-            let (begin, capabilities) = match plan.has_capabilities() {
-                true => (
-                    Some(quote!(let mut capabilities = corewire_bind::Capabilities::new();)),
-                    quote!(&capabilities),
-                ),
-                false => (None, none),
-            };
-            (quote!(#form let mut message = Vec::new(); #begin #encoding?;), capabilities)
+            self.encoding_alone(plan, "message")
         };
         let (result, received, work, is_sent, text) = match reply {
             Some(answer) => {
@@ -93,14 +85,8 @@ impl Generator<'_> {
                 let received = quote! {
                     let reply = self.0.call(#ordinal, #bytes_max, &message, #capabilities).await;
                 };
-                let is_sent = match &plan.message.errors {
-                    None => quote!(result.is_ok()),
-                    Some(_) => {
-                        quote!(matches!(result, Ok(_) | Err(corewire_bind::Failed::Service(_))))
-                    }
-                };
                 let text = format!("Calls `{}`, and waits for the reply.", plan.message.name);
-                (self.result_type(answer), Some(received), work, is_sent, text)
+                (self.result_type(answer), Some(received), work, plan.is_answered(), text)
             }
             None => (
                 quote!(Result<(), corewire_bind::CallError>),
@@ -121,6 +107,7 @@ impl Generator<'_> {
             #errors
             pub async fn #name(&self, #parameters) -> #result {
                 #known
+                #form
                 #prepared
                 #received
                 #work

@@ -16,10 +16,7 @@ impl Generator<'_> {
         let (result, result_of) = (self.result_type(reply), &reply.result);
         let known = self.known(plan);
         // A descriptor is closed once the service has it: a service that answers has taken it.
-        let is_answered = match &plan.message.errors {
-            None => quote!(result.is_ok()),
-            Some(_) => quote!(matches!(result, Ok(_) | Err(corewire_bind::Failed::Service(_)))),
-        };
+        let is_answered = plan.is_answered();
         let call = |timeout: &TokenStream| {
             if plan.is_short() && reply.is_short() {
                 let (bytes, decode) = (reply.bytes(), &reply.decode);

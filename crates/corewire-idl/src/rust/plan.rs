@@ -73,6 +73,14 @@ impl Plan<'_> {
         matches!(self.wire.role, Role::Reply)
     }
 
+    /// Whether the service has answered, and so has taken what a call gave it, by the `result` of the call.
+    pub(super) fn is_answered(&self) -> TokenStream {
+        match &self.message.errors {
+            None => quote!(result.is_ok()),
+            Some(_) => quote!(matches!(result, Ok(_) | Err(corewire_bind::Failed::Service(_)))),
+        }
+    }
+
     pub(super) fn ordinal(&self) -> Literal {
         Literal::u16_unsuffixed(self.message.ordinal)
     }
@@ -201,6 +209,18 @@ impl Generator<'_> {
         let form = plan.is_versioned().then(|| quote!(form,));
         let capabilities = plan.has_capabilities().then(|| quote!(#capabilities,));
         quote!(#encode(#form #out, #capabilities #(#arguments),*))
+    }
+
+    /// Code that encodes a message to `out`, a vector of its own, and an expression for its capabilities.
+    pub(super) fn encoding_alone(&self, plan: &Plan<'_>, out: &str) -> [TokenStream; 2] {
+        let out = format_ident!("{out}");
+        let encoding = self.encoding(plan, &quote!(&mut #out), &quote!(&mut capabilities));
+        let none = quote!(corewire_bind::Capabilities::new());
+        if plan.has_capabilities() {
+            let begin = quote!(let mut #out = Vec::new(); let mut capabilities = #none;);
+            return [quote!(#begin #encoding?;), quote!(&capabilities)];
+        }
+        [quote!(let mut #out = Vec::new(); #encoding?;), quote!(&#none)]
     }
 
     /// The arguments of a method, as functions that encode take them.

@@ -133,18 +133,11 @@ impl Generator<'_> {
         let now = self.giving_away(plan, now, &quote!(result.is_ok()));
         let form = plan.is_versioned().then(|| quote!(let form = self.0.form(#index);));
         let now = quote!(#form #now);
-        let encoding = self.encoding(plan, &quote!(&mut out), &quote!(&mut capabilities));
         let form = plan.is_versioned().then(|| quote!(let form = self.0.form();));
-        let (begin, capabilities) = match plan.has_capabilities() {
-            true => (
-                Some(quote!(let mut capabilities = corewire_bind::Capabilities::new();)),
-                quote!(&capabilities),
-            ),
-            false => (None, quote!(&corewire_bind::Capabilities::new())),
-        };
+        let [encoding, capabilities] = self.encoding_alone(plan, "out");
         let then = quote!(self.0.send(&out, #capabilities));
         let then = self.giving_away(plan, then, &quote!(result.is_ok()));
-        (now, quote!(#form let mut out = Vec::new(); #begin #encoding?; #then))
+        (now, quote!(#form #encoding #then))
     }
 
     fn outbox(&self, plans: &[Plan<'_>]) -> Option<TokenStream> {
@@ -165,54 +158,40 @@ impl Generator<'_> {
         let stem = &self.stems[plan.message.name.as_str()].0;
         let (one, all) = (super::names::ident(stem), format_ident!("{stem}_to_all"));
         let (parameters, ordinal, index) = (self.parameters(plan), plan.ordinal(), &plan.index);
-        let encoding = self.encoding(plan, &quote!(&mut message), &quote!(&mut capabilities));
-        let begin = plan
-            .has_capabilities()
-            .then(|| quote!(let mut capabilities = corewire_bind::Capabilities::new();));
+        let [encoding, capabilities] = self.encoding_alone(plan, "message");
         let (prepared, versions, capabilities) = if plan.is_short() {
-            let versions = quote!(vec![#encoding.to_vec()]);
-            (quote!(), versions, quote!(&corewire_bind::Capabilities::new()))
+            let encoding = self.encoding(plan, &quote!(), &quote!());
+            (quote!(), quote!(vec![#encoding.to_vec()]), capabilities)
         } else if plan.is_versioned() {
             let forms = plan.versions.iter().map(|version| &version.form);
-            // Those of the current version are all.
-            let (before, keep, version, capabilities) = match plan.has_capabilities() {
-                true => (
-                    Some(quote!(let mut all = corewire_bind::Capabilities::new();)),
-                    Some(quote! {
-                        if form == corewire_bind::Form::Current { all = capabilities; }
-                    }),
-                    quote! {
-                        corewire_bind::Version {
-                            bytes: message,
-                            capability_count: capabilities.count(),
-                        }
-                    },
-                    quote!(&all),
-                ),
-                false => (None, None, quote!(message), quote!(&corewire_bind::Capabilities::new())),
-            };
+            let (mut before, mut keep, mut version) = (None, None, quote!(message));
+            let mut beside = capabilities;
+            if plan.has_capabilities() {
+                // Those of the current version are all.
+                before = Some(quote!(let mut all = corewire_bind::Capabilities::new();));
+                keep = Some(quote! {
+                    if form == corewire_bind::Form::Current { all = capabilities; }
+                });
+                version = quote! {
+                    corewire_bind::Version {
+                        bytes: message,
+                        capability_count: capabilities.count(),
+                    }
+                };
+                beside = quote!(&all);
+            }
             let prepared = quote! {
                 let mut versions = Vec::new();
                 #before
                 for form in [#(#forms),*] {
-                    let mut message = Vec::new();
-                    #begin
-                    #encoding?;
+                    #encoding
                     versions.push(#version);
                     #keep
                 }
             };
-            (prepared, quote!(versions), capabilities)
+            (prepared, quote!(versions), beside)
         } else {
-            let capabilities = match plan.has_capabilities() {
-                true => quote!(&capabilities),
-                false => quote!(&corewire_bind::Capabilities::new()),
-            };
-            (
-                quote!(let mut message = Vec::new(); #begin #encoding?;),
-                quote!(vec![message]),
-                capabilities,
-            )
+            (encoding, quote!(vec![message]), capabilities)
         };
         let send = |client: TokenStream| {
             let sent = quote!(self.0.send(#client, #ordinal, #index, #versions, #capabilities));
