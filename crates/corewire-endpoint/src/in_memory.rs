@@ -5,6 +5,8 @@
 //! and killed. If it [offers](Network::with_offers) messages, they are read in pieces, from one end or from both; if it
 //! [refuses](Network::with_refusals) some of them, that happens at any piece. If it [gathers](Network::with_gathering)
 //! messages, they arrive when their sender's engine flushes.
+//!
+//! More than 600 lines, because it implements the whole of [`Transport`], with what may go wrong at each call.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -11,6 +11,8 @@
 //! evicted from the channel, joins it again, and asks for what it has missed.
 //!
 //! Nothing here waits. What cannot be sent now stays in a queue: a member that is stopped holds up nobody else.
+//!
+//! More than 600 lines, because what comes by the endpoint, by the channel and from the file changes the same state of one replica.
 
 #[cfg(test)]
 mod tests;

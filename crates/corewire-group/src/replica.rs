@@ -4,6 +4,8 @@
 //! if the leader of its view asks, for the place that is next: then the entry is decided. A member that waits in vain
 //! ([`Input::Late`]) asks who knows a later view, and proposes one, though that is another member's task. Leader and new
 //! acceptor are among those that have promised, so neither is stopped.
+//!
+//! More than 600 lines, because promises, places and the log of a view change together.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;

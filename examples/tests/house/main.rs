@@ -1,6 +1,7 @@
 //! What the house promises: files that can be read one after the other, promises that tests keep, plain words.
 
 mod circles;
+mod long_files;
 mod promises;
 mod words;
 

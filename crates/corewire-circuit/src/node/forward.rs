@@ -8,8 +8,9 @@ use crate::wire::packet::{End, Packet};
 use crate::wire::{Hop, Kind, Label, PAYLOAD_BYTES_MAX, flags, lines_of};
 
 use super::circuit::{At, CLIENT, LinkId, Phase, state};
-use super::machine::{Neighbour, Node, UNKNOWN_MAX, Violation, Wires};
+use super::machine::{Node, UNKNOWN_MAX, Wires};
 use super::mistakes::{is_same, offer, raise};
+use super::neighbour::{Neighbour, Violation};
 
 /// Messages of a circuit whose capabilities may have overtaken them. Each takes a line at least, and the windows of all
 /// hops on the longest way have fewer.

@@ -4,7 +4,8 @@
 use crate::wire::Label;
 use crate::wire::credit::{Intake, Outflow};
 
-use super::machine::{Config, Node};
+use super::config::Config;
+use super::machine::Node;
 
 macro_rules! mistakes {
     ($($(#[doc = $doc:literal])* $name:ident => $mistake:ident;)*) => {
@@ -14,7 +15,7 @@ macro_rules! mistakes {
                 #[inline(always)]
                 pub(crate) fn $name(&self) -> bool {
                     #[cfg(feature = "test-hooks")]
-                    return self.config.mistake == Some(super::machine::Mistake::$mistake);
+                    return self.config.mistake == Some(super::config::Mistake::$mistake);
                     #[cfg(not(feature = "test-hooks"))]
                     false
                 }
@@ -38,7 +39,7 @@ mistakes! {
 #[inline(always)]
 pub(crate) fn is_same(due: Label, found: Label, config: &Config) -> bool {
     #[cfg(feature = "test-hooks")]
-    if config.mistake == Some(super::machine::Mistake::NoGuard) {
+    if config.mistake == Some(super::config::Mistake::NoGuard) {
         return due.index() == found.index();
     }
     let _ = config;
@@ -49,7 +50,7 @@ pub(crate) fn is_same(due: Label, found: Label, config: &Config) -> bool {
 #[inline(always)]
 pub(crate) fn raise(outflow: &mut Outflow, credit: u32, config: &Config) {
     #[cfg(feature = "test-hooks")]
-    if config.mistake == Some(super::machine::Mistake::CreditIsDelta) {
+    if config.mistake == Some(super::config::Mistake::CreditIsDelta) {
         let limit = outflow.sent_lines().wrapping_add(outflow.room_lines());
         return outflow.raise(limit.wrapping_add(credit));
     }
@@ -62,7 +63,7 @@ pub(crate) fn raise(outflow: &mut Outflow, credit: u32, config: &Config) {
 pub(crate) fn offer(intake: &mut Intake, config: &Config) -> u32 {
     let credit = intake.offer();
     #[cfg(feature = "test-hooks")]
-    if config.mistake == Some(super::machine::Mistake::CreditIsDelta) {
+    if config.mistake == Some(super::config::Mistake::CreditIsDelta) {
         // Granted now, whether or not the frame that says so finds room.
         let more = credit.wrapping_sub(intake.latest());
         intake.granted(credit);

@@ -44,10 +44,12 @@
 //! circuits; labels mean something on one link only, and cannot be guessed.
 
 mod circuit;
+mod config;
 mod forward;
 mod machine;
 mod mistakes;
 mod names;
+mod neighbour;
 mod policy;
 mod schedule;
 mod setup;
@@ -56,9 +58,11 @@ pub mod table;
 mod view;
 
 pub use circuit::LinkId;
-pub use forward::{Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX};
+pub use config::Config;
 #[cfg(feature = "test-hooks")]
-pub use machine::Mistake;
-pub use machine::{Config, Counts, Down, Neighbour, Node, Violation, Wires};
+pub use config::Mistake;
+pub use forward::{Sender, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX};
+pub use machine::{Counts, Node, Wires};
+pub use neighbour::{Down, Neighbour, Violation};
 pub use policy::{Act, Policy, Rule};
 pub use view::{CircuitView, LinkView, PhaseView};

@@ -20,7 +20,8 @@ use crate::wire::{Label, NodeId, NodeSet, PATH_MAX};
 
 use super::circuit::{At, CLIENT, Circuit, Ending, LinkId, Parties, Phase, SERVICE, Side, state};
 use super::forward::{KEPT_FOR_NEW, RESERVED_LINES};
-use super::machine::{Need, Neighbour, Node, Violation, Wires};
+use super::machine::{Node, Wires};
+use super::neighbour::{Need, Neighbour, Violation};
 use super::policy::Act;
 use super::table;
 

@@ -4,7 +4,8 @@ use crate::wire::NodeId;
 use crate::wire::packet::Origin;
 
 use super::circuit::{CLIENT, LinkId, Phase, SERVICE};
-use super::machine::{Neighbour, Node};
+use super::machine::Node;
+use super::neighbour::Neighbour;
 
 /// What a circuit is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

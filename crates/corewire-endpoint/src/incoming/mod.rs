@@ -5,7 +5,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | this one | arrivals: each is matched, and its fragments are copied to where it goes |
+//! | this one | arrivals: each is matched |
+//! | [`filling`] | copying its fragments to where it goes |
 //! | [`kept`] | messages that no receive has asked for yet |
 //! | [`offers`] | large messages that peers offer, and their match |
 //! | [`pulls`] | copying these, piece by piece |
@@ -17,6 +18,7 @@
 
 mod data;
 mod ends;
+mod filling;
 mod kept;
 mod offers;
 mod pulls;
@@ -25,16 +27,13 @@ mod words;
 use std::collections::{BTreeSet, VecDeque};
 
 use corewire_layout::counters::EndpointCounter;
-use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
-use corewire_layout::rendezvous::Verb;
-use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
+use corewire_ring::message::{Arrival, Envelope, Space, Wants};
 
 use crate::budget::{Budget, DEFERRED_BYTES_MAX, cost};
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
 use crate::list::{Key, Seed};
-use crate::matching::{Matching, Posted, Unexpected};
-use crate::operations::Operation;
+use crate::matching::{Matching, Unexpected};
 use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::rendezvous::ArrivingData;
@@ -394,252 +393,5 @@ impl Incoming {
             self.show_kept(peers, row);
         }
         (key, !is_held)
-    }
-
-    /// Gets the memory of a receive ready for its message, of `total` bytes. False if the message cannot
-    /// go there; then the operation has ended.
-    fn prepare<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32, total: u64) -> bool {
-        let truncates = peers.operations.options(operation).truncates;
-        let memory = match peers.operations.by_index(operation) {
-            Operation::Receive { memory, posted, .. } => {
-                *posted = None;
-                memory
-            }
-            Operation::Call { memory, .. } => memory,
-            _ => return false,
-        };
-        let given = memory.room();
-        let error = if memory.is_pooled() && total > given as u64 {
-            match self.pool.take(total) {
-                Some(bytes) => {
-                    *memory = Memory::filling(bytes);
-                    return true;
-                }
-                None => MessageError::NoMemory { bytes: total },
-            }
-        } else if total > given as u64 && !truncates {
-            MessageError::BufferTooSmall { needed: total, given }
-        } else {
-            return true;
-        };
-        peers.has_news = true;
-        peers.operations.end(operation, Err(error), None);
-        false
-    }
-
-    /// A receive that goes on by itself has got its whole message.
-    fn end_receive<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32, status: Status) {
-        let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
-            peers.operations.by_index(operation)
-        else {
-            return;
-        };
-        let given = memory.room();
-        let result = if status.bytes > given as u64 {
-            Err(MessageError::Truncated { status, given })
-        } else {
-            Ok(status)
-        };
-        peers.has_news = true;
-        peers.operations.end(operation, result, None);
-    }
-
-    /// Shows observers how much is kept of the peer of `row`.
-    fn show_kept<T: Transport>(&self, peers: &Peers<T>, row: u32) {
-        peers.transport.show_kept(row, self.matching.budget.kept(row));
-    }
-
-    /// The message that arrives, of `total` bytes, goes to `place`.
-    fn set_place(&mut self, row: u32, place: Place, total: u64) {
-        let entry = &mut self.rows[row as usize];
-        entry.place = place;
-        entry.filled = 0;
-        entry.expected = total;
-        entry.data = None;
-    }
-
-    /// The rest of the message that arrives goes to `place`.
-    fn move_place(&mut self, row: u32, place: Place) {
-        self.rows[row as usize].place = place;
-    }
-
-    /// Copies a fragment to where its message goes.
-    fn fill<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        row: u32,
-        arrival: &Arrival,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        let entry = &mut self.rows[row as usize];
-        let (place, filled) = (entry.place, entry.filled);
-        entry.filled += arrival.bytes;
-        let is_whole = entry.filled as u64 == entry.expected;
-        let mut caller = caller;
-        if arrival.is_in_place() {
-            self.fill_in_place(peers, row, arrival, place, caller.as_deref_mut());
-        }
-        let transport = &peers.transport;
-        match place {
-            _ if arrival.is_in_place() => {}
-            Place::Operation(operation) => {
-                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
-                    peers.operations.by_index(operation)
-                {
-                    transport.copy(row, arrival, filled, memory);
-                }
-            }
-            Place::Caller => {
-                if let Some(caller) = caller.as_deref_mut() {
-                    transport.copy(row, arrival, filled, &mut *caller.target);
-                }
-            }
-            Place::Kept(key) => {
-                if let Some(message) = self.matching.get_mut(key) {
-                    transport.copy(row, arrival, filled, &mut message.bytes);
-                }
-            }
-            Place::Words => {
-                // The length is bounded.
-                let words = &mut self.rows[row as usize].words;
-                words.reserve(arrival.bytes);
-                transport.copy(row, arrival, filled, words);
-            }
-            Place::Nowhere | Place::Refused => {}
-        }
-        peers.transport.pass(row, arrival);
-        if is_whole {
-            self.rows[row as usize].place = Place::Nowhere;
-            if place == Place::Words {
-                return self.handle_words(peers, row, &arrival.envelope, caller);
-            }
-            if place == Place::Refused {
-                peers.drop_request(peers.peer_of(row), arrival.envelope.tag);
-            }
-            if let Some(number) = self.rows[row as usize].ack_due.take() {
-                peers.acknowledge(row, number);
-            }
-            let status = match self.rows[row as usize].data.take() {
-                Some(ArrivingData { status, done, .. }) => {
-                    if place != Place::Nowhere {
-                        peers.transport.count_received(row, status.bytes);
-                    }
-                    if let Some(number) = done {
-                        peers.notify(row, number, Verb::Done, 0);
-                    }
-                    status
-                }
-                None => self.status_of(peers, row, arrival),
-            };
-            match (place, caller) {
-                (Place::Operation(operation), _) => self.end_receive(peers, operation, status),
-                (Place::Caller, Some(caller)) => {
-                    caller.state = CallerState::Ended(Ok(status));
-                    let is_long = status.bytes > PAIR_INLINE_BYTES_MAX as u64;
-                    if is_long && !arrival.is_in_place() && caller.target.adopts() {
-                        self.note_copied(peers, row);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A receive into memory of its own has copied a message of the peer of `row`.
-    fn note_copied<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) {
-        if peers.may_grant(row) {
-            peers.grant_first(row);
-        }
-    }
-
-    /// Takes a message that stays where its sender wrote it to where it goes.
-    fn fill_in_place<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        row: u32,
-        arrival: &Arrival,
-        place: Place,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        // What nobody takes over is released here.
-        let Some(held) = peers.transport.keep(row, arrival) else { return };
-        match place {
-            Place::Operation(operation) => {
-                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
-                    peers.operations.by_index(operation)
-                {
-                    memory.put(0, &held);
-                }
-            }
-            Place::Caller => {
-                if let Some(caller) = caller
-                    && let Some(held) = caller.target.hold(held)
-                {
-                    caller.target.put(0, &held);
-                }
-            }
-            Place::Kept(key) => {
-                if let Some(message) = self.matching.get_mut(key) {
-                    message.held = Some(held);
-                }
-            }
-            Place::Words | Place::Nowhere | Place::Refused => {}
-        }
-    }
-
-    /// The peer of `row` has gone in the middle of a message: the receive that it went to waits for another.
-    pub(crate) fn abandon_arrival<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        row: u32,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        match std::mem::take(&mut self.rows[row as usize].place) {
-            Place::Nowhere | Place::Refused | Place::Words => {}
-            Place::Kept(key) => {
-                drop(self.matching.take(key));
-                self.show_kept(peers, row);
-            }
-            Place::Caller => {
-                if let Some(caller) = caller {
-                    caller.state = CallerState::Waiting;
-                }
-            }
-            Place::Operation(operation) => {
-                let error = peers.error_of(row);
-                self.abandon_receive(peers, operation, &error);
-            }
-        }
-    }
-
-    /// The message of a receive will never be complete, for this reason.
-    fn abandon_receive<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        operation: u32,
-        error: &MessageError,
-    ) {
-        match peers.operations.by_index(operation) {
-            // No other message was claimed, and no other is a reply.
-            Operation::Call { .. } | Operation::Receive { is_claimed: true, .. } => {
-                peers.has_news = true;
-                peers.operations.end(operation, Err(error.clone()), None);
-            }
-            _ => self.receive_again(peers, operation),
-        }
-    }
-
-    /// A receive whose message will never be complete waits for another.
-    fn receive_again<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32) {
-        let Operation::Receive { selector, order, .. } = peers.operations.by_index(operation)
-        else {
-            return;
-        };
-        let (posted, order) = (Posted { selector: *selector, operation }, *order);
-        // What has arrived meanwhile may be what it asks for.
-        if !self.take_kept_for(peers, posted) {
-            let key = self.matching.post_again(order, posted);
-            peers.operations.set_posted(operation, key);
-        }
     }
 }

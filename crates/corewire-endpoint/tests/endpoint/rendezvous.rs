@@ -1,5 +1,7 @@
 //! Large messages in unusual orders: what comes late, is taken back, lies behind something else, or comes twice. All
 //! over the transport in memory.
+//!
+//! More than 600 lines, because its cases share two engines and the ways to stop them at each step.
 
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::Gone;

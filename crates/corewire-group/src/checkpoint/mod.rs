@@ -43,6 +43,7 @@ mod computation;
 mod files;
 mod join;
 mod part;
+mod writer;
 
 pub use computation::{Computation, Gathered, Received};
 pub use files::CheckpointFileError;

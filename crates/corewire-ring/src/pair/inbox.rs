@@ -1,6 +1,8 @@
 //! The receiving side of a pair: the ring in the peer's segment.
 //!
 //! Proofs: `proof/models/tests/models/pairs.rs`, `proof/kill/src/pairs.rs`.
+//!
+//! More than 600 lines, because polling, reading, holding and publishing use the same private words of a receiver.
 
 use alloc::boxed::Box;
 

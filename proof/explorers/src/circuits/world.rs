@@ -1,4 +1,6 @@
 //! Parties, lanes, and what must be true of them.
+//!
+//! More than 600 lines, because every step of the world is checked against all that the world holds.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,7 @@
 //! Worlds in which messages come, and processes die, in every order that can be: of members of a group, and of
 //! [ranks](checkpoints) of a computation.
+//!
+//! More than 600 lines, because each action is applied, and checked, where the state of the world is.
 
 pub mod checkpoints;
 

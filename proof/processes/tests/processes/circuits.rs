@@ -1,4 +1,6 @@
 //! Circuits through monitors in processes of their own: descriptors, other users, containers, hostile neighbours.
+//!
+//! More than 600 lines, because each file of tests is a program that is linked by itself.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

@@ -1,4 +1,6 @@
 //! The page of the study. Every sentence with a figure is computed, and can be unfavourable to corewire.
+//!
+//! More than 600 lines, because its sentences follow the order of the page, one function each.
 
 use std::collections::BTreeSet;
 
