@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a binding stands on.
+/// What a binding stands on. Peers send its number to each other, so a new one stands last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {

@@ -15,8 +15,7 @@
 //! | `circuit` | any processes, through monitors | frames in a ring that all circuits of a process share, or on a socket | packets of the control lane |
 //!
 //! The first three are one mechanism. An endpoint that waits polls, or gives way at once to a peer that last ran on its
-//! own core, whichever driver was named; what the name decides is only whether a client binds. Every binding begins on a
-//! socket ([`corewire::Listener`]): there the kernel says who is at the other end, both sides exchange their versions of
+//! own core. The three differ only in when a client may bind. Every binding begins on a socket ([`corewire::Listener`]): there the kernel says who is at the other end, both sides exchange their versions of
 //! the interface, and descriptors are passed. A ring is what a client gets in addition.
 //!
 //! # The path of a call
@@ -57,8 +56,8 @@
 //! they are left out, and the program is told where and how many.
 //!
 //! A service never waits for a client. What has no room is kept, up to a bound for each client; beyond it events are
-//! left out in the same way, and a client that lets replies pile up, which needs more calls under way than
-//! [`Binding`] begins, is unbound.
+//! left out in the same way, and a client with too many unread replies is unbound. [`Binding`] limits the calls that it
+//! begins, so its users never get there.
 //!
 //! # Cost
 //!

@@ -32,7 +32,7 @@ pub enum MessageError {
         /// The peer.
         name: ChannelName,
     },
-    /// The peer's memory contains an impossible value, so the peer was disconnected.
+    /// The peer has sent an impossible value, or its memory contains one, so the peer was disconnected.
     #[error("endpoint {name} was cut off: {violation}")]
     PeerCutOff {
         /// The peer.

@@ -3,8 +3,8 @@
 //! It does what any transport may do, at random, from a seed: it has room or has none, takes the short way
 //! or not, finds arrivals of different peers in any order, and splits long messages anywhere. Endpoints can be closed
 //! and killed. If it [offers](Network::with_offers) messages, they are read in pieces, from one end or from both; if it
-//! [refuses](Network::with_refusals) some of them, that happens at any piece. If it [gathers](Network::with_gathering)
-//! messages, they arrive when their sender's engine flushes.
+//! [refuses](Network::with_refusals) some of them, that happens at any piece.
+//! Messages that an engine gathers arrive when it flushes.
 //!
 //! More than 600 lines, because it implements the whole of [`Transport`], with what may go wrong at each call.
 
@@ -35,7 +35,6 @@ struct State {
     is_random: bool,
     offers: bool,
     refuses: bool,
-    gathers: bool,
     slots: usize,
     fragment_bytes: usize,
     ends: Vec<End>,
@@ -156,9 +155,8 @@ impl Network {
     #[must_use]
     pub fn new(seed: u64, slots: usize, fragment_bytes: usize) -> Self {
         let (dice, is_random, ends, count) = (seed | 1, seed != 0, Vec::new(), 0);
-        let (offers, refuses, gathers) = (false, false, false);
-        let state =
-            State { dice, is_random, offers, refuses, gathers, slots, fragment_bytes, ends, count };
+        let (offers, refuses) = (false, false);
+        let state = State { dice, is_random, offers, refuses, slots, fragment_bytes, ends, count };
         Self(Rc::new(RefCell::new(state)))
     }
 
@@ -173,13 +171,6 @@ impl Network {
     #[must_use]
     pub fn with_refusals(self) -> Self {
         self.0.borrow_mut().refuses = true;
-        self
-    }
-
-    /// The same, in which messages leave together, when their sender flushes.
-    #[must_use]
-    pub fn with_gathering(self) -> Self {
-        self.0.borrow_mut().gathers = true;
         self
     }
 
@@ -213,7 +204,7 @@ impl Network {
         let is_gone = false;
         let end = End { name, incarnation, is_gone, changes, queues, offers, uses, granted };
         state.ends.push(end);
-        InMemory { network: self.clone(), me, last: 0 }
+        InMemory { network: self.clone(), me, last: 0, is_gathering: false }
     }
 
     /// A new endpoint in the place of one that has ended and that all others have removed: they know it by the same
@@ -241,7 +232,7 @@ impl Network {
         let is_gone = false;
         state.ends[number] =
             End { name, incarnation, is_gone, changes, queues, offers, uses, granted };
-        InMemory { network: self.clone(), me: number, last: 0 }
+        InMemory { network: self.clone(), me: number, last: 0, is_gathering: false }
     }
 
     /// Ends an endpoint, which is reported to the others. A message of which only a part has been sent never becomes
@@ -277,8 +268,9 @@ impl State {
         row: u32,
         envelope: &Envelope,
         source: &impl Source,
+        is_gathering: bool,
     ) -> Option<bool> {
-        let (total, slots, gathers) = (source.bytes(), self.slots, self.gathers);
+        let (total, slots) = (source.bytes(), self.slots);
         let granted = &mut self.ends[me].granted[row as usize];
         if total > granted.limit {
             granted.shortage = (granted.limit > 0).then_some(total);
@@ -299,7 +291,7 @@ impl State {
         source.fill(0, &mut Fragment::private(&mut bytes));
         let (envelope, is_first, bit) = (*envelope, true, Some(bit));
         let part = Part { envelope, total, is_first, bytes, bit };
-        self.ends[row as usize].queues[me].push(part, gathers);
+        self.ends[row as usize].queues[me].push(part, is_gathering);
         Some(true)
     }
 
@@ -315,6 +307,7 @@ pub struct InMemory {
     network: Network,
     me: usize,
     last: u32,
+    is_gathering: bool,
 }
 
 impl InMemory {
@@ -397,7 +390,7 @@ impl Transport for InMemory {
         let total = source.bytes();
         let goes_in_place = *sent == 0 && envelope.space.is_matched() && total > SHORT_BYTES;
         if goes_in_place && !state.happens(4) {
-            match state.place(self.me, row, envelope, source) {
+            match state.place(self.me, row, envelope, source, self.is_gathering) {
                 Some(true) => {
                     *sent = total;
                     return Ok(true);
@@ -413,7 +406,7 @@ impl Transport for InMemory {
             let is_cut = state.happens(2);
             let longest = if is_cut { 1 + state.below(state.fragment_bytes) } else { usize::MAX };
             let longest = longest.min(state.fragment_bytes);
-            let (slots, gathers) = (state.slots, state.gathers);
+            let slots = state.slots;
             let Some(to) = state.ends.get_mut(row as usize) else { return Ok(false) };
             let queue = &mut to.queues[self.me];
             if queue.parts.len() >= slots {
@@ -425,14 +418,20 @@ impl Transport for InMemory {
             let is_first = *sent == 0;
             *sent += bytes.len() as u64;
             let bit = None;
-            queue.push(Part { envelope: *envelope, total, is_first, bytes, bit }, gathers);
+            let part = Part { envelope: *envelope, total, is_first, bytes, bit };
+            queue.push(part, self.is_gathering);
             if *sent == total {
                 return Ok(true);
             }
         }
     }
 
+    fn gather(&mut self) {
+        self.is_gathering = true;
+    }
+
     fn flush(&mut self) {
+        self.is_gathering = false;
         let state = &mut *self.network.0.borrow_mut();
         let queues = state.ends.iter_mut().filter_map(|end| end.queues.get_mut(self.me));
         queues.for_each(|queue| queue.gathered = 0);

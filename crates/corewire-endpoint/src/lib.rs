@@ -21,10 +21,10 @@
 //!
 //! # Cost
 //!
-//! A message is copied once on either side, a large one once altogether; one that no receive has asked for yet is copied once more by
-//! a receive into the caller's memory, and not by one into an [`OwnedMessage`]. Steps 1
-//! and 2 allocate nothing, except the memory of an [`OwnedMessage`] before it is there, and compare one word ([`Engine::is_at_rest`]) to know that nothing else is going
-//! on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives
+//! Sender and receiver each copy a message once. A large message is copied once in all. A message that was kept before a
+//! receive asked for it is copied once more, unless it is received into an [`OwnedMessage`]. Steps 1 and 2 allocate
+//! nothing, except the memory of an [`OwnedMessage`] before it is there, and compare one word ([`Engine::is_at_rest`]) to
+//! know that nothing else is going on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives
 //! and messages that wait.
 
 mod budget;

@@ -4,12 +4,10 @@
 //!
 //! 1. The sender makes its memory readable under a number, and sends an [`Offer`] with it, in its place among the other
 //!    messages (`peers/offers.rs`). What it sends afterwards goes on at once.
-//! 2. The offer is matched like a message (`incoming/offers.rs`). Until a receive asks for it, a record of it is kept; only
-//!    a sender
-//!    that does nothing else has its message fetched into the budget.
+//! 2. The offer is matched like a message (`incoming/offers.rs`). Until a receive asks for it, a record of it is kept. Of a
+//!    sender that does nothing else the message is fetched into the budget.
 //! 3. The receiver pulls the message (`incoming/pulls.rs`). If the memory it goes to allows it, an *answer* invites the
-//!    sender, who copies from
-//!    the end whenever it is in a call.
+//!    sender, which copies from the end whenever it is in a call.
 //! 4. The receiver checks that the offer was valid to the end, and says *done*: the sender's memory is free.
 //!
 //! A sender never needs its receiver to get its memory back: it takes the number out of its table. If the receiver had
@@ -105,6 +103,21 @@ pub(crate) struct Transfer<P> {
     pub(crate) stage: Stage<P>,
     /// The sender was invited to copy, too.
     pub(crate) is_invited: bool,
+}
+
+impl<P> Transfer<P> {
+    pub(crate) fn row(&self) -> u32 {
+        self.source.row()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let Envelope { tag, immediate, .. } = self.envelope;
+        Status { source: self.source, tag, bytes: self.total, immediate }
+    }
+
+    pub(crate) fn holds_row(&self) -> bool {
+        !matches!(self.stage, Stage::Awaited(_))
+    }
 }
 
 /// Where a message goes that is pulled.

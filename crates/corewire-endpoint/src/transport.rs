@@ -56,8 +56,12 @@ pub trait Transport {
         sent: &mut u64,
     ) -> Result<bool, SendError>;
 
-    /// Nothing follows for the time being: messages that were gathered, to be sent together, leave now. Called before the
-    /// engine's caller waits, and at the end of each call that may be its last for long.
+    /// More messages follow at once: those that are sent from now on may be kept back until [`flush`](Self::flush), to
+    /// leave together. A transport that gains nothing by that sends each at once.
+    #[inline(always)]
+    fn gather(&mut self) {}
+
+    /// Nothing follows for the time being: all that was kept back leaves.
     #[inline(always)]
     fn flush(&mut self) {}
 
@@ -349,7 +353,7 @@ pub struct PeerViolation {
     pub word: &'static str,
     /// What it holds.
     pub found: u64,
-    /// The position of the slot that holds it. `None` for a word of a message.
+    /// The position of the slot that holds it. `None` for what is in no slot.
     pub position: Option<u64>,
 }
 
@@ -360,7 +364,7 @@ impl fmt::Display for PeerViolation {
             Some(position) => {
                 write!(f, "the peer's memory holds {found:#x} as {word} of slot {position}")
             }
-            None => write!(f, "the peer has sent {found:#x} as {word}"),
+            None => write!(f, "{found:#x} is impossible as {word}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! An interface is written once, in a file such as `calc.if`, and code for both sides is made from it. The language is
 //! that of Barrelfish's stub compiler Flounder (Grest, sections 2.3 and 4), extended: `docs/interfaces.md` has
 //! the grammar. This crate is the front end. It reads, checks, formats and compares interface files, and gives an
-//! interface in a JSON form to generators, of which it contains that for Rust. The run time is `corewire-bind`.
+//! interface in a JSON form to generators, of which it contains those for Rust and for C headers. The run time is `corewire-bind`.
 //!
 //! | step | where |
 //! |---|---|

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use corewire_endpoint::Peer;
-use corewire_endpoint::transport::Gone;
+use corewire_endpoint::transport::{Gone, PeerViolation};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::TypeTag;
 use corewire_os::OsError;
@@ -154,8 +154,8 @@ pub(crate) trait EndpointHalf: Send + Sync {
     fn drop_request(&self, peer: Peer, number: u64);
     /// Takes the requests that were dropped since the last call: their senders and numbers.
     fn dropped(&self) -> Vec<(Peer, u64)>;
-    /// Removes the link to a peer.
-    fn drop_link(&self, row: u32, how: Gone);
+    /// Ends the link to a peer that has sent an impossible value, or whose memory contains one.
+    fn cut_off(&self, row: u32, violation: PeerViolation);
     /// The data thread has handled a peer's departure: another peer may have its row.
     fn free_row(&self, row: u32);
     /// Tells all peers that the endpoint leaves, and releases the name.

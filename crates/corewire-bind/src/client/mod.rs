@@ -27,6 +27,7 @@ use crate::identity::Identity;
 use crate::lane::Interest;
 use crate::message::Message;
 use crate::tag::Control;
+use corewire::MessageError;
 use corewire_circuit::patience::Patience;
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -347,6 +348,7 @@ const fn is_end(error: &CallError) -> bool {
             | CallError::CutOff { .. }
             | CallError::Lost { .. }
             | CallError::Unbound { .. }
+            | CallError::Message(MessageError::PeerLost { .. })
     )
 }
 

@@ -1,8 +1,7 @@
 //! A program's ends of its circuits, without input and output: labels, credit, parts of messages, and how they end.
 //!
-//! One link to a monitor carries all circuits of a program. Whichever thread waits drains its ring: a message whose
-//! receiver does not ask for it waits here, within the credit that its circuit was granted, and holds up no other
-//! circuit. While no thread waits, the monitor keeps what comes, circuit by circuit.
+//! One link to a monitor carries all circuits of a program. Any thread that waits drains the link's ring. It stores
+//! messages for other receivers here, within the credit of their circuits, so they hold up no other circuit. While no thread waits, the monitor keeps what comes, circuit by circuit.
 //!
 //! More than 600 lines, because labels, credit and the parts of messages of a circuit change together, under one lock of the caller.
 

@@ -1,13 +1,13 @@
 //! The engine: what happens in one of its calls, and in which order.
 //!
-//! Its two halves keep the state: [`Peers`] what goes to peers, [`Incoming`] what has arrived and what waits for it. The
-//! second calls the first, and never the other way round: what of a peer's end or of room that is free concerns what
-//! has arrived, the engine passes on.
+//! Its two halves keep the state: [`Peers`] what goes to peers, [`Incoming`] what has arrived and what waits for it.
+//! `Incoming` calls `Peers`, which never calls `Incoming`: if a peer ends, or room becomes free, the engine tells
+//! `Incoming`.
 //!
 //! | file | calls |
 //! |---|---|
 //! | this one | peers, and [`progress`](Engine::progress) |
-//! | [`send`] | sending, also in place of a copy, and grants |
+//! | [`send`] | sending, messages that are lent while a call waits, and grants |
 //! | [`receive`] | receiving, and asking what is there |
 //! | [`calls`] | requests and replies |
 
@@ -165,7 +165,15 @@ impl<T: Transport> Engine<T> {
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
-    pub fn progress(&mut self, mut caller: Option<&mut Caller<'_>>) -> Result<bool, MessageError> {
+    pub fn progress(&mut self, caller: Option<&mut Caller<'_>>) -> Result<bool, MessageError> {
+        // Acknowledgements, replies and what waited for room leave together.
+        self.gather();
+        let has_news = self.step(caller);
+        self.flush();
+        has_news
+    }
+
+    fn step(&mut self, mut caller: Option<&mut Caller<'_>>) -> Result<bool, MessageError> {
         if self.peers.transport.has_notice() {
             self.handle_notices()?;
             // Before the first message of a peer, its arrival is reported.
@@ -199,7 +207,6 @@ impl<T: Transport> Engine<T> {
         {
             self.incoming.take_kept(&mut self.peers, caller);
         }
-        self.flush();
         Ok(has_news)
     }
 
@@ -255,9 +262,10 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Lets what has arrived go on that was kept back for the sake of peers that have gone.
+    /// Lets what has arrived go on that was kept back for the sake of peers that have gone. More of them may be cut off by
+    /// that.
     fn note_departures(&mut self) {
-        for row in self.peers.take_departed() {
+        while let Some(row) = self.peers.take_departed() {
             self.incoming.peer_has_gone(&mut self.peers, row);
         }
     }
@@ -271,7 +279,9 @@ impl<T: Transport> Engine<T> {
         !rows.is_empty()
     }
 
-    /// Ends what waits for a peer that has gone. A message that did not arrive completely never existed.
+    /// Ends what waits for a peer that has gone and whose complete messages have been received: calls that wait for it
+    /// alone end, and a receive that was getting an incomplete one waits for another. A message that did not arrive
+    /// completely never existed.
     fn reap_peer(&mut self, row: u32, mut caller: Option<&mut Caller<'_>>) {
         let Self { peers, incoming, .. } = self;
         let (peer, error) = (peers.peer_of(row), peers.error_of(row));

@@ -184,7 +184,7 @@ impl<T: Transport> Engine<T> {
     /// Whether the message of the receive that is being called is pulled now.
     #[must_use]
     pub fn is_pulling_for_caller(&self) -> bool {
-        self.incoming.is_pulling_for_caller(&self.peers)
+        self.peers.is_pulling_for_caller()
     }
 
     /// Whether a message is being copied, in any direction: then there is something to do. Not if all that is left

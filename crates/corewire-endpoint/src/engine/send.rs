@@ -54,8 +54,14 @@ impl<T: Transport> Engine<T> {
         self.peers.start_send(peer, envelope, memory, options)
     }
 
-    /// Nothing follows for the time being: what the transport has gathered leaves now. To be called after the last of
-    /// several sends; [`progress`](Self::progress) does so, too.
+    /// More sends follow at once: they may leave together. Ends with [`flush`](Self::flush), which must be called before
+    /// the caller waits, or with [`progress`](Self::progress).
+    #[inline(always)]
+    pub fn gather(&mut self) {
+        self.peers.transport.gather();
+    }
+
+    /// What was gathered leaves now.
     #[inline(always)]
     pub fn flush(&mut self) {
         self.peers.transport.flush();

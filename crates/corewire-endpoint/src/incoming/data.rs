@@ -13,24 +13,6 @@ use crate::selector::{Peer, Status};
 use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
-    /// Whether a receive waits for data of the peer of `row`.
-    pub(super) fn awaits_data<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
-        let mut of_row = peers.transfers.iter().filter(|transfer| transfer.row() == row);
-        of_row.any(|transfer| matches!(transfer.stage, Stage::Awaited(_)))
-    }
-
-    pub(super) fn transfer_of<T: Transport>(
-        &self,
-        peers: &Peers<T>,
-        source: Peer,
-        number: u64,
-    ) -> Option<usize> {
-        peers.transfers.iter().position(|transfer| {
-            let is_wanted = matches!(transfer.to, Destination::Operation(_) | Destination::Caller);
-            is_wanted && transfer.source == source && transfer.offer.number == number
-        })
-    }
-
     /// The message of an offer, or its end, arrives. False if it stays where it is.
     pub(super) fn begin_data<T: Transport>(
         &mut self,
@@ -43,7 +25,7 @@ impl Incoming {
         let rest = arrival.total;
         let from_of =
             |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
-        if let Some(index) = self.transfer_of(peers, source, number) {
+        if let Some(index) = peers.transfer_of(source, number) {
             let transfer = peers.transfers.remove(index);
             peers.count_chores();
             self.forget_offer(row, number);
@@ -92,9 +74,8 @@ impl Incoming {
             peers.cut_off(row, PeerViolation { word: "total", found: rest, position: None });
             return false;
         };
-        let is_departed = peers.is_departed(row);
-        let has_room =
-            from > 0 || is_departed || self.awaits_data(peers, row) || self.may_keep(row, total);
+        let has_ended = peers.has_ended(row);
+        let has_room = from > 0 || has_ended || peers.awaits_data(row) || self.may_keep(row, total);
         let memory = match from {
             0 => has_room.then(|| self.pool.take(total)).flatten(),
             _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
@@ -104,7 +85,7 @@ impl Incoming {
         if is_held {
             peers.transport.count(EndpointCounter::Stalls);
             peers.transport.hold(row);
-            if is_departed {
+            if has_ended {
                 self.fetch_held(peers);
             }
             return false;
@@ -115,6 +96,7 @@ impl Incoming {
     }
 
     /// Data goes to where its message is kept.
+    #[inline]
     pub(super) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
         let Some(message) = self.matching.get(key) else { return };
         let (total, data) = (message.total, message.data());
@@ -124,6 +106,7 @@ impl Incoming {
     }
 
     /// What arrives is the data of a message that was kept under this key.
+    #[inline]
     pub(super) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
         if let Some((source, status, done)) = *data {
             let order = key.order;
@@ -131,6 +114,7 @@ impl Incoming {
         }
     }
 
+    #[inline]
     fn set_data_place(&mut self, row: u32, place: Place, from: u64, data: ArrivingData) {
         self.set_place(row, place, data.status.bytes);
         let entry = &mut self.rows[row as usize];

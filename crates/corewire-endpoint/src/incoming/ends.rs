@@ -19,7 +19,7 @@ impl Incoming {
         caller: Option<&mut Caller<'_>>,
     ) {
         let source = peers.peer_of(row);
-        if let Some(index) = self.transfer_of(peers, source, number) {
+        if let Some(index) = peers.transfer_of(source, number) {
             let transfer = peers.transfers.remove(index);
             peers.count_chores();
             self.forget_offer(row, number);
@@ -107,7 +107,7 @@ impl Incoming {
                     );
                 }
                 // Another copy from both ends would meet a sender that still knows the old target.
-                self.request_data(peers, source.row(), &mut offer, 0, false);
+                peers.request_data(source.row(), &mut offer, 0, false);
             }
             Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
                 // What is there is kept, so that receives with short limits get the message in the end.
@@ -117,7 +117,7 @@ impl Incoming {
                     is_whole = peers.transport.pull(&mut pull, &mut *caller.target) == Pulled::Done;
                     offer.place = Vec::new();
                 } else if there > 0 {
-                    self.request_data(peers, source.row(), &mut offer, there, false);
+                    peers.request_data(source.row(), &mut offer, there, false);
                 }
                 if is_whole || (there > 0 && there < total) {
                     bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));

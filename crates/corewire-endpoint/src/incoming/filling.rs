@@ -11,7 +11,6 @@ use crate::matching::Posted;
 use crate::operations::Operation;
 use crate::peers::Peers;
 use crate::rendezvous::ArrivingData;
-use crate::selector::Status;
 use crate::transport::Transport;
 
 impl Incoming {
@@ -51,34 +50,13 @@ impl Incoming {
         false
     }
 
-    /// A receive that goes on by itself has got its whole message.
-    pub(super) fn end_receive<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        operation: u32,
-        status: Status,
-    ) {
-        let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
-            peers.operations.by_index(operation)
-        else {
-            return;
-        };
-        let given = memory.room();
-        let result = if status.bytes > given as u64 {
-            Err(MessageError::Truncated { status, given })
-        } else {
-            Ok(status)
-        };
-        peers.has_news = true;
-        peers.operations.end(operation, result, None);
-    }
-
     /// Shows observers how much is kept of the peer of `row`.
     pub(super) fn show_kept<T: Transport>(&self, peers: &Peers<T>, row: u32) {
         peers.transport.show_kept(row, self.matching.budget.kept(row));
     }
 
     /// The message that arrives, of `total` bytes, goes to `place`.
+    #[inline]
     pub(super) fn set_place(&mut self, row: u32, place: Place, total: u64) {
         let entry = &mut self.rows[row as usize];
         entry.place = place;
@@ -88,6 +66,7 @@ impl Incoming {
     }
 
     /// The rest of the message that arrives goes to `place`.
+    #[inline]
     pub(super) fn move_place(&mut self, row: u32, place: Place) {
         self.rows[row as usize].place = place;
     }
@@ -158,26 +137,19 @@ impl Incoming {
                     }
                     status
                 }
-                None => self.status_of(peers, row, arrival),
+                None => peers.status_of(row, arrival),
             };
             match (place, caller) {
-                (Place::Operation(operation), _) => self.end_receive(peers, operation, status),
+                (Place::Operation(operation), _) => peers.end_receive(operation, status),
                 (Place::Caller, Some(caller)) => {
                     caller.state = CallerState::Ended(Ok(status));
                     let is_long = status.bytes > PAIR_INLINE_BYTES_MAX as u64;
                     if is_long && !arrival.is_in_place() && caller.target.adopts() {
-                        self.note_copied(peers, row);
+                        peers.note_copied(row);
                     }
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// A receive into memory of its own has copied a message of the peer of `row`.
-    pub(super) fn note_copied<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) {
-        if peers.may_grant(row) {
-            peers.grant_first(row);
         }
     }
 

@@ -145,7 +145,7 @@ impl Incoming {
             memory.put(0, message.held.as_deref().unwrap_or(&message.bytes));
         }
         if message.is_whole() {
-            self.end_receive(peers, operation, status);
+            peers.end_receive(operation, status);
         } else {
             self.rows[source.row() as usize].filled = message.bytes.len();
             self.move_place(source.row(), Place::Operation(operation));
@@ -235,9 +235,9 @@ impl Incoming {
     /// have gone.
     pub(crate) fn fetch_held<T: Transport>(&mut self, peers: &mut Peers<T>) {
         loop {
-            let is_departed = |row: u32| peers.is_departed(row);
+            let has_ended = |row: u32| peers.has_ended(row);
             // What lies before data that is awaited must not keep it from coming.
-            let must_come = |row: u32| is_departed(row) || self.awaits_data(peers, row);
+            let must_come = |row: u32| has_ended(row) || peers.awaits_data(row);
             let Some((key, source)) = self.matching.next_to_fetch(self.blocked_bytes, must_come)
             else {
                 return;
@@ -247,7 +247,7 @@ impl Incoming {
             let is_data = message.carrier.is_some();
             let taken = if message.stays { Some(Vec::new()) } else { self.pool.take(total) };
             let Some(bytes) = taken else {
-                if !is_departed(source.row()) {
+                if !has_ended(source.row()) {
                     return;
                 }
                 // It must not keep its sender's row, nor the messages of others.

@@ -1,7 +1,8 @@
 //! Messages that arrive: where each goes, until a receive has all of it.
 //!
 //! The oldest receive that asks for a message gets it. If there is none, the message is kept. If its peer's share of the
-//! budget is spent, the message stays at the head of its pair; that sender then runs out of room.
+//! budget is spent, the message stays at the head of its pair; that sender then runs out of room. A request is kept, and
+//! received later, while too many replies to its sender wait for room.
 //!
 //! | file | holds |
 //! |---|---|
@@ -37,7 +38,7 @@ use crate::matching::{Matching, Unexpected};
 use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::rendezvous::ArrivingData;
-use crate::selector::{Peer, Status};
+use crate::selector::Peer;
 use crate::transport::Transport;
 
 /// What has arrived, and what waits for it.
@@ -151,11 +152,13 @@ impl Incoming {
     }
 
     /// Whether a message of the peer that has this row is arriving where it is kept.
+    #[inline]
     pub(crate) fn is_arriving_at(&self, row: u32, key: Key) -> bool {
         self.rows[row as usize].place == Place::Kept(key)
     }
 
     /// Whether a request that was deferred may be received since this was asked last.
+    #[inline]
     pub(crate) fn take_resumed(&mut self) -> bool {
         std::mem::take(&mut self.has_resumed)
     }
@@ -224,7 +227,7 @@ impl Incoming {
         {
             match caller.target.prepare(arrival.total) {
                 Ok(()) => {
-                    caller.state = CallerState::Filling(self.status_of(peers, row, arrival));
+                    caller.state = CallerState::Filling(peers.status_of(row, arrival));
                     self.set_place(row, Place::Caller, arrival.total);
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
@@ -242,7 +245,7 @@ impl Incoming {
     ) -> bool {
         let source = peers.peer_of(row);
         let Envelope { space, tag, wants, .. } = arrival.envelope;
-        if space == Space::Request && self.owes_too_much(peers, row) {
+        if space == Space::Request && self.keeps_requests_back(peers, row) {
             return self.defer(peers, row, arrival);
         }
         while let Some(posted) = self.matching.take_posted(space, source, tag) {
@@ -259,7 +262,7 @@ impl Incoming {
             let stays = arrival.is_in_place() && caller.target.adopts();
             match if stays { Ok(()) } else { caller.target.prepare(arrival.total) } {
                 Ok(()) => {
-                    caller.state = CallerState::Filling(self.status_of(peers, row, arrival));
+                    caller.state = CallerState::Filling(peers.status_of(row, arrival));
                     self.set_place(row, Place::Caller, arrival.total);
                     self.note_match(peers, row, wants);
                     return true;
@@ -286,6 +289,7 @@ impl Incoming {
     }
 
     /// A request that is kept, of which `bytes` bytes are here, is received later.
+    #[inline]
     fn defer_kept(&mut self, row: u32, key: Key, bytes: u64) {
         self.matching.claim(key);
         let entry = &mut self.rows[row as usize];
@@ -297,7 +301,7 @@ impl Incoming {
     /// Its replies to this endpoint's own requests, which lie behind, are taken meanwhile: of two peers that call each
     /// other neither waits for the other. A peer that owes replies begins no request, so little lies before them: what
     /// its ring and its cells hold, and one message of any length.
-    fn owes_too_much<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
+    fn keeps_requests_back<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
         peers.owes_too_much(row) || !self.rows[row as usize].deferred.is_empty()
     }
 
@@ -315,11 +319,6 @@ impl Incoming {
         self.has_resumed = true;
     }
 
-    fn status_of<T: Transport>(&self, peers: &Peers<T>, row: u32, arrival: &Arrival) -> Status {
-        let Envelope { tag, immediate, .. } = arrival.envelope;
-        Status { source: peers.peer_of(row), tag, bytes: arrival.total, immediate }
-    }
-
     /// The message that is arriving has been matched: acknowledges it now, or when all of it has arrived, if its
     /// sender requests that.
     fn note_match<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32, wants: Wants) {
@@ -330,6 +329,7 @@ impl Incoming {
 
     /// Counts a message that requests an acknowledgement. Returns its number if its match is to be acknowledged; a
     /// delivery is acknowledged when the whole message has arrived.
+    #[inline]
     fn count_ack_request(&mut self, row: u32, wants: Wants) -> Option<u64> {
         let entry = &mut self.rows[row as usize];
         if wants == Wants::Nothing {
@@ -356,12 +356,12 @@ impl Incoming {
     ) -> (Key, bool) {
         let (source, envelope, total) = (peers.peer_of(row), arrival.envelope, arrival.total);
         // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
-        let is_departed = peers.is_departed(row);
+        let has_ended = peers.has_ended(row);
         let stays = arrival.is_in_place();
-        let has_room = is_departed
+        let has_room = has_ended
             || is_exempt
             || self.may_keep(row, if stays { 0 } else { total })
-            || self.awaits_data(peers, row);
+            || peers.awaits_data(row);
         let take = || if stays { Some(Vec::new()) } else { self.pool.take(total) };
         let memory = has_room.then(take).flatten();
         let is_held = memory.is_none();
@@ -385,7 +385,7 @@ impl Incoming {
         if is_held {
             peers.transport.count(EndpointCounter::Stalls);
             peers.transport.hold(row);
-            if is_departed {
+            if has_ended {
                 self.fetch_held(peers);
             }
         } else {

@@ -37,7 +37,7 @@ impl Incoming {
         let source = peers.peer_of(row);
         let order = self.matching.new_order();
         let message = Unexpected::offered(source, envelope, offer.total, arrived, Vec::new());
-        if envelope.space == Space::Request && self.owes_too_much(peers, row) {
+        if envelope.space == Space::Request && self.keeps_requests_back(peers, row) {
             let key = self.matching.keep_offered(order, message);
             return self.defer_kept(row, key, 0);
         }
@@ -158,6 +158,7 @@ impl Incoming {
     }
 
     /// Whether the budget allows it to keep a message before a receive asks for it.
+    #[inline]
     pub(super) fn may_keep(&self, row: u32, total: u64) -> bool {
         self.matching.budget.may_keep(row, total, self.blocked_bytes)
     }
@@ -185,6 +186,7 @@ impl Incoming {
         }
     }
 
+    #[inline]
     pub(super) fn forget_offer(&mut self, row: u32, number: u64) {
         let entry = &mut self.rows[row as usize];
         entry.offers.remove(&number);
@@ -222,7 +224,7 @@ impl Incoming {
         });
         self.busy_steps = 0;
         peers.count_chores();
-        if self.awaits_data(peers, source.row()) {
+        if peers.awaits_data(source.row()) {
             // What lies before the data must not keep it from coming.
             self.fetch_held(peers);
         }

@@ -2,34 +2,18 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
-use corewire_ring::message::{Envelope, Sink};
+use corewire_ring::message::Sink;
 
 use super::Incoming;
 use crate::caller::{Caller, CallerState};
 use crate::list::Key;
 use crate::operations::{Operation, Operations};
 use crate::peers::Peers;
-use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer};
-use crate::selector::Status;
+use crate::rendezvous::{Destination, Stage, Transfer};
 use crate::transport::{Pulled, Transport};
 
 /// Steps in which a sender may be copying before this side may sleep: about a millisecond.
 const BUSY_STEPS_MAX: u32 = 10_000;
-
-impl<P> Transfer<P> {
-    pub(super) fn row(&self) -> u32 {
-        self.source.row()
-    }
-
-    pub(super) fn status(&self) -> Status {
-        let Envelope { tag, immediate, .. } = self.envelope;
-        Status { source: self.source, tag, bytes: self.total, immediate }
-    }
-
-    fn holds_row(&self) -> bool {
-        !matches!(self.stage, Stage::Awaited(_))
-    }
-}
 
 impl Incoming {
     /// Pulls a piece of each message. True if anything was done.
@@ -148,16 +132,9 @@ impl Incoming {
         transfer.offer.place = Vec::new();
         transfer.stage = Stage::Awaited(why.map_or(0, |(bytes, _)| bytes));
         if let Some((bytes, is_final)) = why {
-            self.request_data(peers, transfer.row(), &mut transfer.offer, bytes, is_final);
+            peers.request_data(transfer.row(), &mut transfer.offer, bytes, is_final);
         }
         Stepped::Awaits
-    }
-
-    /// Whether the message of the receive that is being called is pulled now.
-    #[must_use]
-    pub(crate) fn is_pulling_for_caller<T: Transport>(&self, peers: &Peers<T>) -> bool {
-        let mut pulled = peers.transfers.iter().filter(|transfer| transfer.holds_row());
-        pulled.any(|transfer| transfer.to == Destination::Caller)
     }
 
     fn begin_pull<T: Transport>(
@@ -260,7 +237,7 @@ impl Incoming {
                 return Stepped::Over;
             }
             Pulled::Refused { bytes, is_final } => {
-                self.request_data(peers, row, &mut offer, bytes, is_final);
+                peers.request_data(row, &mut offer, bytes, is_final);
                 memory.truncate(usize::try_from(bytes).unwrap_or(0));
             }
             // It was not invited to copy, too: it is never busy.
@@ -304,9 +281,7 @@ impl Incoming {
         peers.transport.count(EndpointCounter::Pulled);
         peers.transport.count_received(row, transfer.total);
         match transfer.to {
-            Destination::Operation(operation) => {
-                self.end_receive(peers, operation, transfer.status())
-            }
+            Destination::Operation(operation) => peers.end_receive(operation, transfer.status()),
             Destination::Caller => {
                 if let Some(caller) = caller {
                     caller.state = CallerState::Ended(Ok(transfer.status()));
@@ -322,21 +297,6 @@ impl Incoming {
             matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..))
         };
         peers.transfers.iter().any(is_pulled) && self.busy_steps < BUSY_STEPS_MAX
-    }
-
-    /// Requests the message from byte `from` on.
-    pub(super) fn request_data<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        row: u32,
-        offer: &mut ArrivedOffer,
-        from: u64,
-        is_final: bool,
-    ) {
-        let verb = if is_final { Verb::Refuse } else { Verb::Push };
-        offer.place = Vec::new();
-        peers.transport.count(EndpointCounter::Refusals);
-        peers.notify(row, offer.number, verb, from);
     }
 }
 

@@ -1,7 +1,4 @@
 //! Peers that come and go, as events between messages.
-//!
-//! A peer that has gone is removed after its complete messages have been received. Then calls that wait for it alone
-//! end, and an incomplete message is discarded; its receive waits for another message.
 
 use std::collections::VecDeque;
 

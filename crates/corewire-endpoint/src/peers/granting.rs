@@ -1,4 +1,4 @@
-//! Granting peers room, and what they grant this endpoint: the part of [`Peers`] in [`grants`](crate::grants).
+//! What peers grant this endpoint, and it them: notices, and room in the transport. How much: [`grants`](crate::grants).
 
 use corewire_layout::grants::{grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
@@ -30,6 +30,13 @@ impl<T: Transport> Peers<T> {
     #[inline]
     pub(crate) fn may_grant(&self, row: u32) -> bool {
         self.grants.total > 0 && !self.grants.has(row)
+    }
+
+    /// A receive into memory of its own has copied a message of the peer of `row`.
+    pub(crate) fn note_copied(&mut self, row: u32) {
+        if self.may_grant(row) {
+            self.grant_first(row);
+        }
     }
 
     fn send_grants(&mut self, changes: Vec<Change>) {

@@ -7,6 +7,7 @@
 //! | [`sends`] | messages: at once, or in their turn when there is room |
 //! | [`words`] | acknowledgements and notices |
 //! | [`offers`] | large messages, which stay here until the peer has copied them |
+//! | [`transfers`] | large messages of peers that are being copied |
 //! | [`calls`] | requests, and the operations that wait for their replies |
 //! | [`granting`] | what peers grant this endpoint, and it them |
 //! | [`events`] | peers that come and go, for a program that asks for that |
@@ -17,10 +18,12 @@ mod granting;
 mod offers;
 mod row;
 mod sends;
+mod transfers;
 mod words;
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
+use corewire_ring::message::{Arrival, Envelope, Sink};
 
 use self::calls::Calls;
 pub use self::events::PeerEvent;
@@ -30,12 +33,13 @@ use self::row::Row;
 use crate::budget::{Budget, cost};
 use crate::error::MessageError;
 use crate::grants::Grants;
-use crate::operations::Operations;
+use crate::operations::{Operation, Operations};
 use crate::rendezvous::Transfer;
-use crate::selector::Peer;
+use crate::selector::{Peer, Status};
 use crate::transport::{Gone, PeerViolation, Transport};
 
-/// The peers, and all that is under way with them except what arrives.
+/// The peers, and all that is under way with them except what arrives. Operations, and the list of messages that are
+/// pulled, are here for the order in which they are dropped.
 pub(crate) struct Peers<T: Transport> {
     pub(crate) transport: T,
     /// Messages that are pulled, oldest first. After the transport and before the memory of operations: a pull that is
@@ -199,7 +203,7 @@ impl<T: Transport> Peers<T> {
     }
 
     /// Whether the peer of `row` has gone and its messages are still received. Those of a peer that was cut off are not.
-    pub(crate) fn is_departed(&self, row: u32) -> bool {
+    pub(crate) fn has_ended(&self, row: u32) -> bool {
         matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left | Gone::Lost))
     }
 
@@ -217,7 +221,7 @@ impl<T: Transport> Peers<T> {
         self.note_arrival_of(Peer::new(row, generation));
     }
 
-    /// A peer whose memory contains impossible values is cut off.
+    /// A peer that has sent an impossible value, or whose memory contains one, is cut off.
     #[cold]
     pub(crate) fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         self.transport.count(EndpointCounter::Violations);
@@ -262,9 +266,9 @@ impl<T: Transport> Peers<T> {
         self.count_chores();
     }
 
-    /// The rows of peers that have gone since this was called last.
-    pub(crate) fn take_departed(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.departed)
+    /// The row of a peer that has gone, each once.
+    pub(crate) fn take_departed(&mut self) -> Option<u32> {
+        self.departed.pop()
     }
 
     /// The rows of departed peers of which nothing is left to be received. The others go on leaving.
@@ -296,6 +300,29 @@ impl<T: Transport> Peers<T> {
         self.has_news = true;
         self.rows[row as usize].is_over = true;
         self.free_row_of(self.peer_of(row), error);
+        self.count_chores();
+    }
+
+    pub(crate) fn status_of(&self, row: u32, arrival: &Arrival) -> Status {
+        let Envelope { tag, immediate, .. } = arrival.envelope;
+        Status { source: self.peer_of(row), tag, bytes: arrival.total, immediate }
+    }
+
+    /// A receive that goes on by itself has got its whole message.
+    pub(crate) fn end_receive(&mut self, operation: u32, status: Status) {
+        let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
+            self.operations.by_index(operation)
+        else {
+            return;
+        };
+        let given = memory.room();
+        let result = if status.bytes > given as u64 {
+            Err(MessageError::Truncated { status, given })
+        } else {
+            Ok(status)
+        };
+        self.has_news = true;
+        self.operations.end(operation, result, None);
     }
 
     /// Whether the message of a call that waits has ended since this was asked last.

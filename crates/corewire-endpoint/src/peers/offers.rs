@@ -10,7 +10,7 @@ use crate::rendezvous::{Offered, Tail, Todo, offer_of};
 use crate::selector::{Peer, Status};
 use crate::transport::{Helped, PeerViolation, Room, Transport};
 
-/// A message that a call has offered: its memory is the caller's until [`Engine::end_lent`].
+/// A message that a call has offered: its memory is the caller's until [`Engine::end_lent`](crate::Engine::end_lent).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the memory is lent until `end_lent`"]
 pub struct Lent {

@@ -225,7 +225,10 @@ impl<T: Transport> Peers<T> {
         self.ask_for_grant(row);
         let entry = &self.rows[row as usize];
         if !entry.sends.is_empty() || entry.has_words() {
-            self.senders.push(row);
+            // Part of an offer or notice may have been left to be sent meanwhile.
+            if !self.senders.contains(&row) {
+                self.senders.push(row);
+            }
         } else if entry.gone.is_none() {
             self.transport.open(row, entry.generation);
         }

@@ -4,7 +4,7 @@
 //! Each rank takes checkpoints when it likes, and numbers them. Every message carries the number of its sender's last
 //! checkpoint. A rank that receives a message with a higher number than its own takes a checkpoint with that number before
 //! it processes the message. So the first checkpoints of all ranks that have a number, or a higher one, belong together: no
-//! message was processed before them that was sent behind them. Nobody waits for anybody, and no message is sent for it.
+//! message that was sent after one of them was processed before another. Nobody waits for anybody, and no message is sent for it.
 //!
 //! ```text
 //!  rank 0 ──■1────────m(1)─────────────■2──────────  ■n  a checkpoint with number n
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Messages that were sent before, and not processed before, must come again: each sender keeps its messages, and its
-//! checkpoints hold them, until the receiver has a checkpoint with them behind it. It reads that in the receiver's files: all
+//! checkpoints hold them, until the receiver has taken a checkpoint after it processed them. It reads that in the receiver's files: all
 //! ranks have one directory.
 //!
 //! | step | what happens | cost |

@@ -3,7 +3,7 @@
 //! A [`Communicator`] links the members of one view by endpoints of their own, which only its calls use. Each call is made
 //! by the thread that calls, without help of any other one.
 //!
-//! | call | messages that one after the other must go, for n members | bytes that a member sends |
+//! | call | rounds (messages that wait for each other), for n members | bytes that a member sends |
 //! |---|---|---|
 //! | barrier | ceil(log2 n) | one short message in each round |
 //! | broadcast | ceil(log2 n) | the value, at most ceil(log2 n) times |
@@ -24,8 +24,8 @@
 //!
 //! If a process ends, the kernel reports that to every member, and every call that has not ended yet returns
 //! [`CollectiveError::Ended`] with the member's name, whether or not it would have needed that member; so do all later
-//! calls. A communicator that was dropped in order disturbs only those that still need a message from it. One whose call has
-//! failed does nothing any more, as if it had been dropped. A member that needs such a communicator first waits up to 250 ms
+//! calls. A communicator that was dropped in order disturbs only those that still need a message from it. After a failed
+//! call a communicator sends nothing more, as if it had been dropped. A member that needs such a communicator first waits up to 250 ms
 //! for the kernel to report a death, and names the dead member if it does.
 
 mod algorithms;

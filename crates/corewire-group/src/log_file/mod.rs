@@ -30,7 +30,7 @@
 //! | when | what is written |
 //! |---|---|
 //! | the acceptor accepts entries | records behind the last one, then `fdatasync`, once for all entries that have come meanwhile; then the header, which the next `fdatasync` brings to the disk, or one after a second without entries, or at the end |
-//! | another acceptor begins | what the one before had written and not published is kept beside and cut off: the mark is lowered before, on the disk |
+//! | another acceptor begins | first the lowered mark, and `fdatasync`; then entries that the acceptor before had written and not published are copied to `PATH.cut-N` and cut off |
 //! | the acceptor's program truncates the log | a new file, `.NAME.corewire-new.*`, with the snapshot and the entries behind it, which takes the place of the old one |
 //! | a file of version 1 is opened | the same, with all of its entries |
 

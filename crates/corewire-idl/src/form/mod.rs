@@ -1,5 +1,5 @@
-//! The JSON form: the checked interface with everything resolved. It is the seam to all generators, to
-//! introspection, and to the comparison of two versions.
+//! The JSON form: the checked interface with everything resolved. Generators, introspection and the comparison of two
+//! versions read it. How the arguments of a message lie in its bytes is lowered from it once: see `operations.rs`.
 //!
 //! ```json
 //! { "form": 1, "edition": 0, "name": "calc", "description": "A calculator", "docs": [],

@@ -17,8 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corewire_endpoint::transport::{
-    Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
-    Transport,
+    Attention, Change, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short, Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
@@ -215,7 +214,7 @@ impl Transport for PairRings {
     }
 
     fn cut_off(&mut self, row: u32, violation: PeerViolation) {
-        self.control.drop_link(row, Gone::CutOff(violation));
+        self.control.cut_off(row, violation);
     }
 
     fn remove(&mut self, row: u32) {

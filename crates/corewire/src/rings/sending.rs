@@ -5,7 +5,7 @@
 //! | up to 160 bytes | slots of the ring |
 //! | up to `EndpointBuilder::in_place_up_to`, and each loan | a block of the heap, if the peer has granted room and the heap has some |
 //! | longer, or where the heap or the grant has no room | fragments in cells, each named by a slot |
-//! | above 128 KiB; above 32 KiB if the cells have no room | offered: the receiver reads it where it is (the engine's `rendezvous`) |
+//! | above 128 KiB; above 32 KiB if the cells have no room | offered (`mod.rs`: `is_offered`): the receiver reads it where it is (the engine's `rendezvous`) |
 //!
 //! If the grant is spent, nothing travels: the sender knows it. It asks for more and sends the message through cells. If
 //! the receiver refuses that, `try_send` returns `ReceiverFull`, and `send` waits for a release.

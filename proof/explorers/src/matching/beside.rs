@@ -88,6 +88,16 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.try_send(row, envelope, source, sent))
     }
 
+    fn gather(&mut self) {
+        self.first.gather();
+        self.second.gather();
+    }
+
+    fn flush(&mut self) {
+        self.first.flush();
+        self.second.flush();
+    }
+
     fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {

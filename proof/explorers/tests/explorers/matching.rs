@@ -95,15 +95,6 @@ fn the_same_in_memory() {
     run_all(&mut in_memory(0, SMALL_BUDGET, 1), SMALL_BUDGET);
 }
 
-// Keeps P101.
-#[test]
-fn the_same_where_messages_leave_together() {
-    for seed in [0, 0x5eed] {
-        let network = Network::new(seed, 64, 64).with_gathering();
-        run_all(&mut in_network(&network, LARGE_BUDGET, 3), LARGE_BUDGET);
-    }
-}
-
 // Keeps P68.
 #[test]
 fn the_same_where_anything_that_may_happen_does() {

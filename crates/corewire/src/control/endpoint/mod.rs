@@ -377,13 +377,8 @@ impl EndpointHalf for EndpointControl {
         std::mem::take(&mut lock(&self.state).dropped)
     }
 
-    fn drop_link(&self, row: u32, how: Gone) {
-        let end = match how {
-            Gone::CutOff(violation) => End::CutOff(violation),
-            Gone::Died => End::Died,
-            Gone::Left | Gone::Lost => End::HungUp,
-        };
-        self.end_and_tell(lock(&self.state), row, end);
+    fn cut_off(&self, row: u32, violation: PeerViolation) {
+        self.end_and_tell(lock(&self.state), row, End::CutOff(violation));
     }
 
     fn free_row(&self, row: u32) {
