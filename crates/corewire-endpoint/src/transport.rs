@@ -353,18 +353,16 @@ pub struct PeerViolation {
     pub word: &'static str,
     /// What it holds.
     pub found: u64,
-    /// The position of the slot that holds it. `None` for what is in no slot.
-    pub position: Option<u64>,
+    /// The position of the slot that holds it; 0 also for what is in no slot.
+    pub position: u64,
 }
 
 impl fmt::Display for PeerViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { word, found, position } = self;
         match position {
-            Some(position) => {
-                write!(f, "the peer's memory holds {found:#x} as {word} of slot {position}")
-            }
-            None => write!(f, "{found:#x} is impossible as {word}"),
+            0 => write!(f, "{found:#x} is impossible as {word}"),
+            _ => write!(f, "the peer's memory holds {found:#x} as {word} of slot {position}"),
         }
     }
 }
@@ -373,7 +371,7 @@ impl std::error::Error for PeerViolation {}
 
 impl From<PairViolation> for PeerViolation {
     fn from(PairViolation { word, found, position }: PairViolation) -> Self {
-        Self { word, found, position: Some(position) }
+        Self { word, found, position }
     }
 }
 

@@ -35,7 +35,7 @@ impl Incoming {
             };
             let Some(from) = from_of(transfer.total, there) else {
                 self.abandon_transfer(peers, &transfer, &MessageError::Cancelled, caller);
-                peers.cut_off(row, PeerViolation { word: "total", found: rest, position: None });
+                peers.cut_off(row, PeerViolation { word: "total", found: rest, position: 0 });
                 return false;
             };
             let place = match transfer.to {
@@ -71,7 +71,7 @@ impl Incoming {
         self.forget_offer(row, offer.number);
         let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
         let Some(from) = from_of(total, there) else {
-            peers.cut_off(row, PeerViolation { word: "total", found: rest, position: None });
+            peers.cut_off(row, PeerViolation { word: "total", found: rest, position: 0 });
             return false;
         };
         let has_ended = peers.has_ended(row);

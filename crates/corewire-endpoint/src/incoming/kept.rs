@@ -224,7 +224,7 @@ impl Incoming {
             }
             Ok(Some(arrival)) => {
                 let found = arrival.total;
-                peers.cut_off(row, PeerViolation { word: "total", found, position: None });
+                peers.cut_off(row, PeerViolation { word: "total", found, position: 0 });
             }
             Ok(None) => {}
             Err(violation) => peers.cut_off(row, *violation),

@@ -163,7 +163,9 @@ impl Incoming {
         std::mem::take(&mut self.has_resumed)
     }
 
-    /// Handles what lies at the head of a row.
+    /// Handles what lies at the head of a row. A part of [`Engine::progress`](crate::Engine::progress), which calls it in
+    /// one place: a call would move its arguments through memory. The same for what this one calls in one place.
+    #[inline(always)]
     pub(crate) fn take_arrival<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,
@@ -209,6 +211,7 @@ impl Incoming {
     }
 
     /// Decides where a reply goes: nowhere if its call is over.
+    #[inline(always)]
     fn find_call<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,
@@ -236,6 +239,7 @@ impl Incoming {
     }
 
     /// Decides where a message goes. False if it stays where it is.
+    #[inline(always)]
     fn find_place<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,

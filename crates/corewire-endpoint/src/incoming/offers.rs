@@ -29,7 +29,7 @@ impl Incoming {
         // Some of those that their sender has taken back may still be awaited.
         let is_new = offers.len() < 2 * usize::from(OFFERS_MAX) && offers.insert(offer.number);
         if !is_new || place.is_empty() {
-            let violation = PeerViolation { word: "offer", found: offer.number, position: None };
+            let violation = PeerViolation { word: "offer", found: offer.number, position: 0 };
             return peers.cut_off(row, violation);
         }
         let envelope = envelope_of(offer, tag);

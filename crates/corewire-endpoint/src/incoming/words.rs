@@ -17,10 +17,7 @@ impl Incoming {
         arrival: &Arrival,
     ) -> bool {
         if arrival.total > WORDS_BYTES_MAX {
-            peers.cut_off(
-                row,
-                PeerViolation { word: "total", found: arrival.total, position: None },
-            );
+            peers.cut_off(row, PeerViolation { word: "total", found: arrival.total, position: 0 });
             return false;
         }
         self.rows[row as usize].words.clear();
@@ -43,8 +40,9 @@ impl Incoming {
                 Some((offer, place)) => {
                     self.handle_offer(peers, row, number, &offer, place, caller)
                 }
-                None => peers
-                    .cut_off(row, PeerViolation { word: "offer", found: number, position: None }),
+                None => {
+                    peers.cut_off(row, PeerViolation { word: "offer", found: number, position: 0 })
+                }
             }
         } else {
             match Notice::parse(&bytes) {
@@ -52,10 +50,8 @@ impl Incoming {
                     self.handle_notice(peers, row, number, notice, place, caller)
                 }
                 None => {
-                    peers.cut_off(
-                        row,
-                        PeerViolation { word: "notice", found: number, position: None },
-                    );
+                    peers
+                        .cut_off(row, PeerViolation { word: "notice", found: number, position: 0 });
                 }
             }
         }

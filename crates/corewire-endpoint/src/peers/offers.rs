@@ -259,7 +259,7 @@ impl<T: Transport> Peers<T> {
             return;
         }
         if from >= offered.total {
-            let violation = PeerViolation { word: "offset", found: from, position: None };
+            let violation = PeerViolation { word: "offset", found: from, position: 0 };
             return self.cut_off(row, violation);
         }
         self.transport.deregister(row, number);

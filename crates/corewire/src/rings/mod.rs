@@ -358,7 +358,7 @@ impl Transport for PairRings {
         bytes: u64,
         is_helped: bool,
     ) -> Result<Pull, PeerViolation> {
-        let bad = |word, found| PeerViolation { word, found, position: None };
+        let bad = |word, found| PeerViolation { word, found, position: 0 };
         let place = MemoryPlace::parse(place, total).ok_or(bad("place", total))?;
         let puller = self.pairs.puller(row, number, chunks_of(bytes));
         let puller = puller.ok_or(bad("offer", number))?;
