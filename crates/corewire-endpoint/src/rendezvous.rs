@@ -106,6 +106,17 @@ pub(crate) struct Transfer<P> {
 }
 
 impl<P> Transfer<P> {
+    /// Of a message with this envelope and length, which goes there. Its sender has not been invited.
+    pub(crate) fn new(
+        source: Peer,
+        offer: ArrivedOffer,
+        (envelope, total): (Envelope, u64),
+        (order, to): (u64, Destination),
+        stage: Stage<P>,
+    ) -> Self {
+        Self { source, offer, envelope, total, order, to, stage, is_invited: false }
+    }
+
     pub(crate) fn row(&self) -> u32 {
         self.source.row()
     }

@@ -123,17 +123,7 @@ impl Incoming {
             return;
         }
         let (offer, stage) = (ArrivedOffer { number, place: Vec::new() }, Stage::Queued);
-        let is_invited = false;
-        peers.transfers.push(Transfer {
-            source,
-            offer,
-            envelope,
-            total,
-            order,
-            to,
-            stage,
-            is_invited,
-        });
+        peers.transfers.push(Transfer::new(source, offer, (envelope, total), (order, to), stage));
         peers.count_chores();
     }
 
@@ -211,17 +201,7 @@ impl Incoming {
             let is_fetched = matches!(other.to, Destination::Kept(_));
             !(is_fetched && other.source == source && other.offer.number == offer.number)
         });
-        let is_invited = false;
-        peers.transfers.push(Transfer {
-            source,
-            offer,
-            envelope,
-            total,
-            order,
-            to,
-            stage,
-            is_invited,
-        });
+        peers.transfers.push(Transfer::new(source, offer, (envelope, total), (order, to), stage));
         self.busy_steps = 0;
         peers.count_chores();
         if peers.awaits_data(source.row()) {
