@@ -39,10 +39,16 @@ impl Pairs {
             self.link(role, other);
         }
         self.settle();
-        for gone in std::mem::take(&mut self.dead) {
+        // All that replace dead ones begin before the first of them links: a row has one peer.
+        let dead = std::mem::take(&mut self.dead);
+        for &gone in &dead {
             *self.party(gone) = Party::new(gone, &self.log);
+        }
+        for (index, &gone) in dead.iter().enumerate() {
             for other in self.live_beside(gone) {
-                self.link(gone, other);
+                if !dead[..index].contains(&other) {
+                    self.link(gone, other);
+                }
             }
         }
         for to in ALL {
