@@ -239,6 +239,13 @@ impl<W: World> Engine<W> {
         Ok(effects)
     }
 
+    /// In each state these roles die, in this order, while no operation runs, and the others go on.
+    pub fn die_between_operations(&self, dead: &[W::Role]) {
+        for start in Start::all(&W::policies()) {
+            self.play(start, &[], dead);
+        }
+    }
+
     fn play(&self, start: Start<W::State>, steps: &[Step<'_, W>], dead: &[W::Role]) -> Option<u64> {
         kill::begin(Vec::new(), STEPS_MAX);
         let mut world = W::new(start);

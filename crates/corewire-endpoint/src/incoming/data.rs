@@ -26,8 +26,7 @@ impl Incoming {
         let from_of =
             |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
         if let Some(index) = peers.transfer_of(source, number) {
-            let transfer = peers.transfers.remove(index);
-            peers.count_chores();
+            let transfer = peers.take_transfer(index);
             self.forget_offer(row, number);
             let there = match transfer.stage {
                 Stage::Awaited(bytes) => bytes,
@@ -65,8 +64,7 @@ impl Incoming {
         from_of: impl Fn(u64, u64) -> Option<u64>,
         rest: u64,
     ) -> bool {
-        peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-        peers.count_chores();
+        peers.end_fetch(key);
         let Some((offer, total)) = self.matching.offer_of(key) else { return false };
         self.forget_offer(row, offer.number);
         let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);

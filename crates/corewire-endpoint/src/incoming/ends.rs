@@ -20,13 +20,11 @@ impl Incoming {
     ) {
         let source = peers.peer_of(row);
         if let Some(index) = peers.transfer_of(source, number) {
-            let transfer = peers.transfers.remove(index);
-            peers.count_chores();
+            let transfer = peers.take_transfer(index);
             self.forget_offer(row, number);
             self.abandon_transfer(peers, &transfer, &MessageError::Cancelled, caller);
         } else if let Some(key) = self.matching.find_offered(source, number) {
-            peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            peers.count_chores();
+            peers.end_fetch(key);
             self.forget_offer(row, number);
             drop(self.matching.take(key));
         }
@@ -64,13 +62,12 @@ impl Incoming {
         error: &MessageError,
         mut caller: Option<&mut Caller<'_>>,
     ) {
-        while let Some(index) = peers.transfers.iter().position(|it| it.source == peer) {
+        while let Some(index) = peers.transfers().iter().position(|it| it.source == peer) {
             // Waits until the peer, which may still be dying, writes nothing more to its target.
-            let mut transfer = peers.transfers.remove(index);
+            let mut transfer = peers.take_transfer(index);
             transfer.stage = Stage::Awaited(0);
             self.abandon_transfer(peers, &transfer, error, caller.as_deref_mut());
         }
-        peers.count_chores();
         while let Some(key) = self.matching.any_offered(peer) {
             drop(self.matching.take(key));
         }
@@ -84,8 +81,8 @@ impl Incoming {
         caller: &mut Caller<'_>,
     ) -> bool {
         let is_it = |transfer: &Transfer<T::Pull>| transfer.to == Destination::Caller;
-        let Some(index) = peers.transfers.iter().position(is_it) else { return false };
-        let transfer = peers.transfers.remove(index);
+        let Some(index) = peers.transfers().iter().position(is_it) else { return false };
+        let transfer = peers.take_transfer(index);
         let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
             transfer;
         caller.state = CallerState::Waiting;
@@ -101,7 +98,7 @@ impl Incoming {
                     let memory = caller.target.written(0);
                     let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
                     let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
-                    peers.transfers.insert(
+                    peers.put_transfer(
                         index,
                         Transfer { source, offer, envelope, total, order, to, stage, is_invited },
                     );
@@ -129,7 +126,6 @@ impl Incoming {
             // Appending never grows it.
             bytes.reserve_exact(missing);
         }
-        peers.count_chores();
         let number = offer.number;
         let beginning = if is_whole { Vec::new() } else { std::mem::take(&mut bytes) };
         let message = Unexpected::offered(source, envelope, total, offer, beginning);

@@ -171,8 +171,7 @@ impl Incoming {
         } else if self.rows[row as usize].place == Place::Kept(key) {
             self.move_place(row, Place::Nowhere);
         } else if let Some(offer) = message.offer {
-            peers.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            peers.count_chores();
+            peers.end_fetch(key);
             self.drop_offer(peers, message.source, offer.number);
         }
         self.pool.give_back(message.bytes);

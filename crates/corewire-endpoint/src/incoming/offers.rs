@@ -118,13 +118,12 @@ impl Incoming {
         let (envelope, total, order) = (message.envelope, message.total, key.order);
         let is_readable = message.offer.as_ref().is_some_and(|offer| !offer.place.is_empty());
         let to = Destination::Kept(key);
-        let is_begun = peers.transfers.iter().any(|transfer| transfer.to == to);
+        let is_begun = peers.transfers().iter().any(|transfer| transfer.to == to);
         if is_begun || !is_readable || !self.may_keep(source.row(), total) {
             return;
         }
         let (offer, stage) = (ArrivedOffer { number, place: Vec::new() }, Stage::Queued);
-        peers.transfers.push(Transfer::new(source, offer, (envelope, total), (order, to), stage));
-        peers.count_chores();
+        peers.add_transfer(Transfer::new(source, offer, (envelope, total), (order, to), stage));
     }
 
     /// A call begins to wait until its message of `bytes` bytes has been sent. Until it ends, one message of each peer
@@ -197,13 +196,9 @@ impl Incoming {
             if offer.place.is_empty() { Stage::Awaited(bytes.len() as u64) } else { Stage::Queued };
         self.pool.give_back(bytes);
         // It need not be fetched any more.
-        peers.transfers.retain(|other| {
-            let is_fetched = matches!(other.to, Destination::Kept(_));
-            !(is_fetched && other.source == source && other.offer.number == offer.number)
-        });
-        peers.transfers.push(Transfer::new(source, offer, (envelope, total), (order, to), stage));
+        peers.end_fetch_of(source, offer.number);
+        peers.add_transfer(Transfer::new(source, offer, (envelope, total), (order, to), stage));
         self.busy_steps = 0;
-        peers.count_chores();
         if peers.awaits_data(source.row()) {
             // What lies before the data must not keep it from coming.
             self.fetch_held(peers);

@@ -25,13 +25,13 @@ impl Incoming {
         let (mut has_news, mut has_awaited) = (false, false);
         let mut index = 0;
         self.passes += 1;
-        while index < peers.transfers.len() {
-            let row = peers.transfers[index].row() as usize;
+        while index < peers.transfers().len() {
+            let row = peers.transfers()[index].row() as usize;
             if self.rows[row].pulled_in == self.passes {
                 index += 1;
                 continue;
             }
-            let mut transfer = peers.transfers.remove(index);
+            let mut transfer = peers.take_transfer(index);
             match self.step(peers, &mut transfer, &mut caller) {
                 Stepped::Over => has_news = true,
                 stepped => {
@@ -40,12 +40,11 @@ impl Incoming {
                     if transfer.holds_row() {
                         self.rows[row].pulled_in = self.passes;
                     }
-                    peers.transfers.insert(index, transfer);
+                    peers.put_transfer(index, transfer);
                     index += 1;
                 }
             }
         }
-        peers.count_chores();
         if has_awaited {
             self.fetch_held(peers);
         }
@@ -296,7 +295,7 @@ impl Incoming {
         let is_pulled = |transfer: &Transfer<T::Pull>| {
             matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..))
         };
-        peers.transfers.iter().any(is_pulled) && self.busy_steps < BUSY_STEPS_MAX
+        peers.transfers().iter().any(is_pulled) && self.busy_steps < BUSY_STEPS_MAX
     }
 }
 

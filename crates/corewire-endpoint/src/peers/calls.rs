@@ -30,11 +30,7 @@ impl<T: Transport> Peers<T> {
         self.calls.last
     }
 
-    /// Begins to send the request `request`, and to receive its reply, into memory from the pool. Never
-    /// waits.
-    ///
-    /// # Errors
-    /// Why nothing can be sent to this peer; what fails later is the operation's result.
+    /// See [`Engine::start_call`](crate::Engine::start_call).
     pub(crate) fn start_call(
         &mut self,
         peer: Peer,

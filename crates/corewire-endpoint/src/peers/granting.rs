@@ -166,14 +166,12 @@ impl<T: Transport> Peers<T> {
 
     /// What the peer of `row` grants this endpoint now, and the most that it may ever grant; 0 if it has granted
     /// nothing yet.
-    #[must_use]
     pub(crate) fn granted(&self, row: u32) -> (u64, u64) {
         let grant = self.rows.get(row as usize).map(|entry| &entry.grant);
         grant.map_or((0, 0), |grant| (grant.limit, grant.most))
     }
 
     /// Whether a message that does not fit in what the peer of `row` grants is refused, or waits.
-    #[must_use]
     pub(crate) fn refuses(&self, row: u32) -> bool {
         self.rows.get(row as usize).is_some_and(|entry| entry.grant.refuses)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Peers<T: Transport> {
     pub(crate) transport: T,
     /// Messages that are pulled, oldest first. After the transport and before the memory of operations: a pull that is
     /// dropped waits until nothing more is written to its target.
-    pub(crate) transfers: Vec<Transfer<T::Pull>>,
+    transfers: Vec<Transfer<T::Pull>>,
     /// Messages that are copied to their receivers: rows and numbers.
     helps: Vec<(u32, u64, T::Help)>,
     pub(crate) operations: Operations,
@@ -137,7 +137,7 @@ impl<T: Transport> Peers<T> {
     }
 
     /// Counts what is to be done in each call.
-    pub(crate) fn count_chores(&mut self) {
+    fn count_chores(&mut self) {
         let granting = self.lowering.len() + self.ungranted.len();
         self.chores = self.leaving.len() + self.transfers.len() + self.helps.len() + granting;
     }

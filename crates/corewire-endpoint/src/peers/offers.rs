@@ -21,10 +21,7 @@ pub struct Lent {
 impl<T: Transport> Peers<T> {
     // A call that waits until its message has been copied.
 
-    /// Offers a large message of a call that waits. `None` if it must be sent by [`send_step`](Self::send_step).
-    ///
-    /// # Errors
-    /// As for [`send_step`](Self::send_step).
+    /// See [`Engine::offer_lent`](crate::Engine::offer_lent).
     pub(crate) fn offer_lent(
         &mut self,
         peer: Peer,
@@ -43,7 +40,7 @@ impl<T: Transport> Peers<T> {
         Ok(Some(Lent { peer, number }))
     }
 
-    /// How the send of a message that was offered has ended, if it has. Sends it as data if the peer asks for that.
+    /// See [`Engine::end_of_lent`](crate::Engine::end_of_lent).
     pub(crate) fn end_of_lent(
         &mut self,
         lent: &Lent,
@@ -88,8 +85,7 @@ impl<T: Transport> Peers<T> {
         })
     }
 
-    /// The call ends, and its memory is its caller's again. True if the message counts as sent: what the peer does not
-    /// have yet is copied.
+    /// See [`Engine::end_lent`](crate::Engine::end_lent).
     pub(crate) fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
         let (row, number) = (lent.peer.row(), lent.number);
         let entry = self.rows.get_mut(row as usize);

@@ -11,12 +11,7 @@ use crate::selector::{Peer, Status};
 use crate::transport::{Room, SendError, Transport};
 
 impl<T: Transport> Peers<T> {
-    /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if
-    /// all of it has been sent. A message of which a part has been sent must be sent to its end: by further
-    /// calls with the same arguments, or by [`send_rest`](Self::send_rest).
-    ///
-    /// # Errors
-    /// Why nothing can be sent to this peer; [`MessageError::Transport`].
+    /// See [`Engine::send_step`](crate::Engine::send_step).
     pub(crate) fn send_step(
         &mut self,
         peer: Peer,
@@ -36,7 +31,7 @@ impl<T: Transport> Peers<T> {
         done
     }
 
-    /// Sends the rest of a message, of which `sent` bytes have been sent, as soon as there is room; copies it.
+    /// See [`Engine::send_rest`](crate::Engine::send_rest).
     pub(crate) fn send_rest(
         &mut self,
         peer: Peer,
@@ -50,10 +45,7 @@ impl<T: Transport> Peers<T> {
         }
     }
 
-    /// Begins to send `memory`, and never waits. A message that fits now has been sent when this returns.
-    ///
-    /// # Errors
-    /// As for [`send_step`](Self::send_step); what fails later is the operation's result.
+    /// See [`Engine::start_send`](crate::Engine::start_send).
     pub(crate) fn start_send(
         &mut self,
         peer: Peer,
@@ -115,15 +107,12 @@ impl<T: Transport> Peers<T> {
         Ok(if self.push(row, envelope, &tail, sent)? { Gone::Whole } else { Gone::Not })
     }
 
-    /// Whether messages wait for room. Acknowledgements do not count: a peer that does not read its own keeps no
-    /// endpoint from closing.
-    #[must_use]
+    /// Whether messages wait for room. Acknowledgements do not count.
     pub(crate) fn has_pending_sends(&self) -> bool {
         self.rows.iter().any(|row| !row.sends.is_empty() || !row.offered.is_empty())
     }
 
     /// Whether an operation or a send is under way, so that arrivals and room may be waited for.
-    #[must_use]
     pub(crate) fn has_operations(&self) -> bool {
         self.operations.has_some_under_way()
             || self.has_pending_sends()
@@ -134,7 +123,6 @@ impl<T: Transport> Peers<T> {
     }
 
     /// The room that is waited for.
-    #[must_use]
     pub(crate) fn wanted_room(&self) -> Vec<Room> {
         let first = |row: u32| self.rows[row as usize].sends.front();
         let room = |&row: &u32| match first(row) {
@@ -159,7 +147,6 @@ impl<T: Transport> Peers<T> {
     }
 
     /// The same room, as it is waited for now: `None` if what must be sent first is waited for instead.
-    #[must_use]
     pub(crate) fn room_for(&self, room: Room) -> Option<Room> {
         let entry = self.rows.get(room.row as usize)?;
         let is_first = room.is_in_place || entry.sends.is_empty();

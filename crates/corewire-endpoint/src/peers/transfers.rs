@@ -4,11 +4,52 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
 
 use super::Peers;
-use crate::rendezvous::{ArrivedOffer, Destination, Stage};
+use crate::list::Key;
+use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer};
 use crate::selector::Peer;
 use crate::transport::Transport;
 
 impl<T: Transport> Peers<T> {
+    /// Messages that are pulled, oldest first.
+    pub(crate) fn transfers(&self) -> &[Transfer<T::Pull>] {
+        &self.transfers
+    }
+
+    /// Adds a message, to be pulled after all others.
+    pub(crate) fn add_transfer(&mut self, transfer: Transfer<T::Pull>) {
+        self.transfers.push(transfer);
+        self.count_chores();
+    }
+
+    /// Takes a message out of the list, to go on with it or to end it.
+    pub(crate) fn take_transfer(&mut self, index: usize) -> Transfer<T::Pull> {
+        let transfer = self.transfers.remove(index);
+        self.count_chores();
+        transfer
+    }
+
+    /// Puts a message back that was taken.
+    pub(crate) fn put_transfer(&mut self, index: usize, transfer: Transfer<T::Pull>) {
+        self.transfers.insert(index, transfer);
+        self.count_chores();
+    }
+
+    /// The message that is kept under this key is not fetched any more.
+    pub(crate) fn end_fetch(&mut self, key: Key) {
+        self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+        self.count_chores();
+    }
+
+    /// The same of the message of an offer, whatever its key.
+    pub(crate) fn end_fetch_of(&mut self, source: Peer, number: u64) {
+        self.transfers.retain(|other| {
+            let is_fetched = matches!(other.to, Destination::Kept(_));
+            !(is_fetched && other.source == source && other.offer.number == number)
+        });
+        self.count_chores();
+    }
+
+    /// Where the message of an offer is in the list that a receive waits for.
     pub(crate) fn transfer_of(&self, source: Peer, number: u64) -> Option<usize> {
         self.transfers.iter().position(|transfer| {
             let is_wanted = matches!(transfer.to, Destination::Operation(_) | Destination::Caller);

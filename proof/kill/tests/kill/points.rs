@@ -4,7 +4,7 @@ use std::path::Path;
 
 use corewire_kill::broadcast::Broadcast;
 use corewire_kill::engine::{Count, Engine, World};
-use corewire_kill::pairs::Pairs;
+use corewire_kill::pairs::{A, B, C, Pairs};
 use corewire_kill::report;
 use corewire_kill::shared::Shared;
 
@@ -60,6 +60,14 @@ fn every_pair_of_kill_points_of_a_shared_channel_leaves_the_others_whole() {
 #[test]
 fn every_kill_point_of_endpoints_leaves_the_others_whole() {
     kill_at_each::<Pairs>("pairs");
+}
+
+/// The pairs of kill points need this, and only `make kill` tries those.
+#[test]
+fn any_two_endpoints_can_be_replaced_at_once() {
+    for dead in [[A, B], [B, A], [A, C], [C, A], [B, C], [C, B]] {
+        Engine::<Pairs>::new(None).die_between_operations(&dead);
+    }
 }
 
 // Keeps P51, P70.
