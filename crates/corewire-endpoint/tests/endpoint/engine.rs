@@ -6,7 +6,8 @@ use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::{Gone, Polling};
 use corewire_endpoint::{
     Budget, Caller, Completion, Count, Engine, Envelope, Fragment, Looked, Memory, MessageError,
-    Options, Peer, PeerEvent, Report, Seed, Selector, Source, Space, Status, Transport, Until,
+    Options, Peer, PeerEvent, PeerViolation, Report, Seed, Selector, Source, Space, Status,
+    Transport, Until,
 };
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
@@ -464,13 +465,16 @@ fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budg
 }
 
 #[test]
-fn a_peer_that_dies_beyond_its_budget_goes_all_the_same() {
-    for last_is_huge in [false, true] {
-        a_peer_dies_beyond_its_budget(last_is_huge);
+fn a_peer_that_ends_beyond_its_budget_goes_all_the_same() {
+    let violation = PeerViolation { word: "a word", found: 1, position: 2 };
+    for how in [Gone::Died, Gone::Left, Gone::Lost, Gone::CutOff(violation)] {
+        for last_is_huge in [false, true] {
+            a_peer_ends_beyond_its_budget(how, last_is_huge);
+        }
     }
 }
 
-fn a_peer_dies_beyond_its_budget(last_is_huge: bool) {
+fn a_peer_ends_beyond_its_budget(how: Gone, last_is_huge: bool) {
     let network = Network::new(0, 8, 64);
     let mut ends = ends(&network, 2, 64 << 10);
     ends[0].watch_peers();
@@ -491,13 +495,49 @@ fn a_peer_dies_beyond_its_budget(last_is_huge: bool) {
         assert!(!ends[1].send_step(to, 2.into(), &Huge, &mut 0).unwrap());
         settle(&mut ends[..1]);
     }
-    network.end(1, Gone::Died);
+    network.end(1, how);
     settle(&mut ends[..1]);
-    assert!(matches!(
-        ends[0].take_completion(call).unwrap().unwrap().result,
-        Err(MessageError::PeerDied { .. })
-    ));
+    let end = ends[0].take_completion(call).unwrap().unwrap().result;
+    assert_eq!(end, Err(ends[0].check_peer(other).unwrap_err()));
     assert!(ends[0].next_peer_event(&Selector::requests()).is_some());
+    while receive(&mut ends[0], Selector::tag(1)).is_some() {}
+    assert!(ends[0].is_at_rest(), "{how:?}: something of it is left");
+}
+
+#[test]
+fn requests_that_were_kept_back_are_received_when_their_sender_ends() {
+    for is_cut_off in [false, true] {
+        let network = Network::new(0, 4, 64);
+        let mut ends = ends(&network, 2, 64 << 10);
+        let to = peer(&ends[0], 1);
+        let nothing: &[u8] = &[];
+        let mut sent = 0;
+        for _ in 0..100 {
+            let request = Envelope::numbered(Space::Request, 7);
+            sent += u32::from(ends[0].send_step(to, request, &nothing, &mut 0).unwrap());
+            if let Some((status, _)) = receive_request(&mut ends[1]) {
+                sent -= 1;
+                ends[1].reply(status.source, status.tag, &&[2; 8 << 10][..]).unwrap();
+            }
+        }
+        assert!(sent > 10, "{sent}");
+        settle(&mut ends[1..]);
+        if is_cut_off {
+            let notice = Envelope::numbered(Space::Notice, 0);
+            let no_notice = &b"?"[..];
+            let done = ends[0].transport_mut().try_send(1, &notice, &no_notice, &mut 0);
+            assert_eq!(done, Ok(true));
+        } else {
+            network.end(0, Gone::Died);
+        }
+        settle(&mut ends[1..]);
+        assert!(ends[1].check_peer(peer(&ends[1], 1)).is_ok(), "it ends no other");
+        while receive_request(&mut ends[1]).is_some() {
+            sent -= 1;
+        }
+        assert_eq!(sent, 0, "{is_cut_off}: some are kept for ever");
+        assert!(ends[1].is_at_rest());
+    }
 }
 
 #[test]
