@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Stretch, offer_number};
 use corewire_ring::message::{
-    Arrival, Envelope, Fragment, Held, Home, Place, Sink, Source, Wanted,
+    Arrival, Envelope, Fragment, Held, Home, Place, Sink, Source, Space, Wanted, Wants,
 };
 
 use crate::selector::Peer;
@@ -455,6 +455,39 @@ impl Transport for InMemory {
             let part = queue.parts.pop_front()?;
             target[..bytes].copy_from_slice(&part.bytes);
             Some(Short::Taken { source, tag, immediate, bytes })
+        });
+        taken.flatten().unwrap_or(Short::Other(row))
+    }
+
+    fn try_take_matched<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        let Some(row) = self.poll() else { return Short::Nothing };
+        let other = self.network.0.borrow_mut().happens(2);
+        if other { Short::Other(row) } else { self.try_take_whole(row, find) }
+    }
+
+    fn has_another(&mut self) -> bool {
+        self.network.0.borrow_mut().happens(2)
+    }
+
+    fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        row: u32,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        let taken = self.queue(row, |queue| {
+            let arrival = arrival_of(queue).filter(|it| it.is_whole() && !it.is_in_place())?;
+            let Envelope { space, tag, immediate, wants } = arrival.envelope;
+            let source = Wanted::source_bits(row, queue.generation);
+            if queue.generation == 0 || wants != Wants::Nothing {
+                return None;
+            }
+            let target = find(space, source, tag, arrival.bytes)?;
+            let part = queue.parts.pop_front()?;
+            target.put(0, &part.bytes);
+            Some(Short::Taken { source, tag, immediate, bytes: arrival.bytes })
         });
         taken.flatten().unwrap_or(Short::Other(row))
     }

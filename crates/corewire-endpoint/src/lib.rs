@@ -56,7 +56,9 @@ pub use error::MessageError;
 pub use grants::Grants;
 pub use list::Seed;
 pub use message::{OwnedMessage, Target};
-pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
+pub use operations::{
+    Completion, Count, CounterId, End, OperationHandle, OperationKind, Options, Report, Until,
+};
 pub use peers::{Lent, PeerEvent};
 pub use selector::{Peer, Selector, Status};
 pub use transport::{PeerViolation, Transport};

@@ -117,9 +117,24 @@ impl<T> List<T> {
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
-        let node = &mut self.nodes[key.node as usize];
+        let value = self.nodes[key.node as usize].value.take();
+        self.unlink(key);
+        value
+    }
+
+    /// The same, and drops the value where it is.
+    #[inline]
+    pub(crate) fn discard(&mut self, key: Key) {
+        if self.get(key).is_some() {
+            self.nodes[key.node as usize].value = None;
+            self.unlink(key);
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, key: Key) {
+        let node = &self.nodes[key.node as usize];
         let (previous, next) = (node.previous, node.next);
-        let value = node.value.take();
         match self.nodes.get_mut(previous as usize) {
             Some(node) => node.next = next,
             None => self.first = next,
@@ -130,7 +145,6 @@ impl<T> List<T> {
         }
         self.free.push(key.node);
         self.len -= 1;
-        value
     }
 
     /// All entries, in order.

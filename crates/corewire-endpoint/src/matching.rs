@@ -1,16 +1,19 @@
-//! Which receive gets which message: the oldest message that a receive asks for, and the oldest receive
-//! that asks for a message.
+//! The messages that no receive has asked for yet: a receive gets the oldest that it asks for.
 //!
 //! As long as there are few, they are looked at one after the other. Beyond that they are found by
 //! buckets of source and tag, in constant time for each *pattern* in use: for the bits of the tag that a
 //! selector compares, and for whether it names a source. MPI programs use four patterns.
 
+mod bytes;
+
 use std::collections::VecDeque;
 
 use corewire_ring::message::{Envelope, Held, Space, Wants};
 
+pub(crate) use self::bytes::KeptBytes;
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
+use crate::pool::Pool;
 use crate::rendezvous::ArrivedOffer;
 use crate::selector::{Peer, Selector, Status};
 
@@ -18,104 +21,6 @@ use crate::selector::{Peer, Selector, Status};
 const LINEAR_MAX: usize = 16;
 /// The most patterns that have an index. Selectors of further patterns are compared one by one.
 const INDEXES_MAX: usize = 8;
-
-/// A receive that waits for its message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Posted {
-    pub(crate) selector: Selector,
-    /// Its operation.
-    pub(crate) operation: u32,
-}
-
-/// The receives that wait.
-#[derive(Debug)]
-struct PostedReceives {
-    list: List<Posted>,
-    /// Each receive is in the one of its pattern, or among the others. Empty while there are few.
-    indexes: Vec<Index>,
-    others: VecDeque<Key>,
-    is_indexed: bool,
-    seed: Seed,
-}
-
-impl PostedReceives {
-    fn add_to_index(&mut self, key: Key, selector: &Selector) {
-        let pattern = selector.pattern();
-        let found = self.indexes.iter().position(|index| index.pattern() == pattern);
-        let place = found.or_else(|| {
-            // A pattern that is not used any more gives its place to another.
-            let place = self.indexes.iter().position(Index::is_empty);
-            match place {
-                Some(place) => self.indexes[place] = Index::new(pattern, self.seed),
-                None if self.indexes.len() < INDEXES_MAX => {
-                    self.indexes.push(Index::new(pattern, self.seed));
-                }
-                None => return None,
-            }
-            place.or(Some(self.indexes.len() - 1))
-        });
-        match place {
-            Some(place) => {
-                self.indexes[place].add(key, selector.wanted().source, selector.wanted().tag)
-            }
-            None => {
-                let at = self.others.partition_point(|other| other.order < key.order);
-                self.others.insert(at, key);
-            }
-        }
-    }
-
-    fn added(&mut self, key: Key, selector: &Selector) {
-        if self.is_indexed {
-            self.add_to_index(key, selector);
-        } else if self.list.len() > LINEAR_MAX {
-            self.is_indexed = true;
-            let all: Vec<_> =
-                self.list.iter().map(|(key, posted)| (key, posted.selector)).collect();
-            all.iter().for_each(|(key, selector)| self.add_to_index(*key, selector));
-        }
-    }
-
-    #[inline]
-    fn find(&self, space: Space, source: Peer, tag: u64) -> Option<Key> {
-        if !self.is_indexed {
-            let mut all = self.list.iter();
-            return all
-                .find(|(_, posted)| posted.selector.takes_of(space, source, tag))
-                .map(|(key, _)| key);
-        }
-        let indexes = self.indexes.iter().filter(|index| index.pattern().space == space);
-        let indexed = indexes.filter_map(|index| index.first(source.bits(), tag));
-        let indexed = indexed.filter_map(|node| self.list.at(node).map(|(key, _)| key)).min();
-        let takes = |key: &&Key| {
-            self.list.get(**key).is_some_and(|posted| posted.selector.takes_of(space, source, tag))
-        };
-        let other = self.others.iter().find(takes).copied();
-        match (indexed, other) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
-    }
-
-    fn remove(&mut self, key: Key) -> Option<Posted> {
-        let posted = self.list.remove(key)?;
-        if self.is_indexed {
-            let pattern = posted.selector.pattern();
-            let index = self.indexes.iter_mut().find(|index| index.pattern() == pattern);
-            if let Some(index) = index {
-                index.remove(key);
-            }
-            if !self.others.is_empty() {
-                self.others.retain(|other| *other != key);
-            }
-            if self.list.len() == 0 {
-                self.is_indexed = false;
-                self.indexes.clear();
-            }
-        }
-        Some(posted)
-    }
-}
 
 /// A message that no receive has asked for yet.
 #[derive(Debug)]
@@ -130,7 +35,7 @@ pub(crate) struct Unexpected {
     pub(crate) stays: bool,
     pub(crate) held: Option<Held>,
     /// The part of it that has arrived.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: KeptBytes,
     /// It is still with its sender, since the budget is spent.
     pub(crate) is_held: bool,
     /// It is in its sender's memory, since it is large. Then `bytes` are those that need not be read or sent again.
@@ -148,7 +53,7 @@ impl Unexpected {
         envelope: Envelope,
         total: u64,
         offer: ArrivedOffer,
-        bytes: Vec<u8>,
+        bytes: KeptBytes,
     ) -> Self {
         let (ack_due, offer, carrier) = (None, Some(offer), None);
         let (is_held, is_claimed, stays, held) = (false, false, false, None);
@@ -191,13 +96,21 @@ impl Unexpected {
 
     fn is_wanted(&self, selector: &Selector) -> bool {
         let Envelope { space, tag, .. } = self.envelope;
-        !self.is_claimed && selector.takes_of(space, self.source, tag)
+        !self.is_claimed && selector.takes_of(space, self.source.bits(), tag)
     }
 
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         let is_here = self.held.is_some() || self.bytes.len() as u64 == self.total;
         !self.is_held && self.offer.is_none() && is_here
+    }
+
+    /// Whether it was sent through the transport, all of it is here, and its sender waits for no word about it.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let is_here = self.bytes.len() as u64 == self.total && !self.is_held && !self.stays;
+        let was_offered = self.offer.is_some() || self.carrier.is_some();
+        is_here && !was_offered && self.envelope.wants == Wants::Nothing
     }
 
     /// What keeping it costs of the budget besides what every message costs: its bytes, unless they stay with its sender.
@@ -237,6 +150,16 @@ impl UnexpectedMessages {
         Some(message)
     }
 
+    /// The same, and drops it.
+    #[inline]
+    fn discard(&mut self, key: Key) {
+        self.list.discard(key);
+        self.hide(key);
+        if self.list.len() == 0 {
+            self.indexes.clear();
+        }
+    }
+
     #[inline]
     fn find(&mut self, selector: &Selector) -> Option<Key> {
         if self.list.len() > LINEAR_MAX {
@@ -269,10 +192,9 @@ impl UnexpectedMessages {
     }
 }
 
-/// Receives that wait for messages, and messages that wait for receives.
+/// Messages that wait for receives.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    posted: PostedReceives,
     unexpected: UnexpectedMessages,
     /// Messages that are with their senders, at most one of each.
     held: VecDeque<Key>,
@@ -282,59 +204,16 @@ pub(crate) struct Matching {
 impl Matching {
     pub(crate) fn new(budget: Budget, seed: Seed) -> Self {
         Self {
-            posted: PostedReceives {
-                list: List::default(),
-                indexes: Vec::new(),
-                others: VecDeque::new(),
-                is_indexed: false,
-                seed,
-            },
             unexpected: UnexpectedMessages { list: List::default(), indexes: Vec::new(), seed },
             held: VecDeque::new(),
             budget,
         }
     }
 
-    /// Whether there is neither a receive that waits nor a message that does.
+    /// Whether no message waits.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.posted.list.len() == 0 && self.unexpected.list.len() == 0
-    }
-
-    // Receives.
-
-    /// A new receive waits.
-    pub(crate) fn post(&mut self, posted: Posted) -> Key {
-        let key = self.posted.list.push_back(posted);
-        self.posted.added(key, &posted.selector);
-        key
-    }
-
-    /// A receive waits again, in its old place.
-    pub(crate) fn post_again(&mut self, order: u64, posted: Posted) -> Key {
-        let key = self.posted.list.insert(order, posted);
-        self.posted.added(key, &posted.selector);
-        key
-    }
-
-    /// The oldest receive that asks for this message waits no longer.
-    #[inline]
-    pub(crate) fn take_posted(&mut self, space: Space, source: Peer, tag: u64) -> Option<Posted> {
-        let key = self.posted.find(space, source, tag)?;
-        self.posted.remove(key)
-    }
-
-    /// A receive waits no longer. `None` if it did not.
-    pub(crate) fn withdraw(&mut self, key: Key) -> Option<Posted> {
-        self.posted.remove(key)
-    }
-
-    /// The receives that wait for `source` and nobody else do so no longer.
-    pub(crate) fn withdraw_from(&mut self, source: Peer) -> Vec<Posted> {
-        let of_source = |(_, posted): &(Key, &Posted)| posted.selector.source() == Some(source);
-        let keys: Vec<Key> =
-            self.posted.list.iter().filter(of_source).map(|(key, _)| key).collect();
-        keys.into_iter().filter_map(|key| self.posted.remove(key)).collect()
+        self.unexpected.list.len() == 0
     }
 
     // Messages.
@@ -382,7 +261,7 @@ impl Matching {
     }
 
     /// Changes what is there of a message that was offered. Without an offer, all of it is.
-    pub(crate) fn set_offer(&mut self, key: Key, offer: Option<ArrivedOffer>, bytes: Vec<u8>) {
+    pub(crate) fn set_offer(&mut self, key: Key, offer: Option<ArrivedOffer>, bytes: KeptBytes) {
         let Some(message) = self.unexpected.list.get_mut(key) else { return };
         if offer.is_none() {
             self.budget.spend(message.source.row(), message.total);
@@ -392,7 +271,7 @@ impl Matching {
     }
 
     /// A message that was offered comes as data, to this memory, or is held by its sender.
-    pub(crate) fn begin_data(&mut self, key: Key, number: u64, memory: Option<Vec<u8>>) {
+    pub(crate) fn begin_data(&mut self, key: Key, number: u64, memory: Option<KeptBytes>) {
         let Some(message) = self.unexpected.list.get_mut(key) else { return };
         message.offer = None;
         message.carrier = Some(number);
@@ -487,6 +366,35 @@ impl Matching {
             self.budget.give_back(message.source.row(), message.kept_bytes());
         }
         Some(message)
+    }
+
+    /// Gives the oldest message that `selector` asks for to `take`, with its status, if it was sent through the transport,
+    /// all of it is here, and its sender waits for no word about it. If `take` has copied it, it is kept no longer.
+    #[inline]
+    pub(crate) fn take_plain(
+        &mut self,
+        selector: &Selector,
+        pool: &Pool,
+        take: impl FnOnce(&[u8], Status) -> bool,
+    ) -> Option<Peer> {
+        let key = self.unexpected.find(selector)?;
+        let message = self.unexpected.list.get_mut(key)?;
+        if !message.is_plain() || !take(&message.bytes, message.status()) {
+            return None;
+        }
+        let (source, total) = (message.source, message.total);
+        if let KeptBytes::Long(bytes) = &mut message.bytes {
+            pool.give_back(std::mem::take(bytes));
+        }
+        self.unexpected.discard(key);
+        self.budget.give_back(source.row(), total);
+        Some(source)
+    }
+
+    /// Whether a message is with its sender, since the budget is spent.
+    #[inline]
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The oldest message that is with its sender, is not claimed, and could be kept here by now, or whose sender

@@ -59,6 +59,14 @@ pub struct Status {
     pub immediate: Option<u64>,
 }
 
+impl Status {
+    /// Of a message of the source with these [bits](Peer::bits).
+    #[inline(always)]
+    pub(crate) const fn of(source: u64, tag: u64, immediate: Option<u64>, bytes: usize) -> Self {
+        Self { source: Peer::of_bits(source), tag, bytes: bytes as u64, immediate }
+    }
+}
+
 /// What a receive asks for: a tag, or messages without any, and whose message.
 ///
 /// Two tags match if they have the same bits where the mask has a 1. Messages of one peer that a receive
@@ -130,10 +138,10 @@ impl Selector {
         self.0.takes(source.bits(), tag)
     }
 
-    /// Whether it asks for such a message of this space.
+    /// Whether it asks for a message of this space, of the source with these [bits](Peer::bits), with this tag.
     #[inline(always)]
-    pub(crate) fn takes_of(&self, space: Space, source: Peer, tag: u64) -> bool {
-        self.0.space == space && self.takes(source, tag)
+    pub(crate) fn takes_of(&self, space: Space, source: u64, tag: u64) -> bool {
+        self.0.space == space && self.0.takes(source, tag)
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::fmt;
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
-use corewire_ring::message::{Arrival, Envelope, Held, Sink, Source, Wanted};
+use corewire_ring::message::{Arrival, Envelope, Held, Sink, Source, Space, Wanted};
 use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Polling, Short};
 
@@ -30,6 +30,12 @@ pub trait Transport {
     /// Lets messages go the short way to and from the peer of `row`, which the caller knows by
     /// `generation`; no longer if that is 0.
     fn open(&mut self, row: u32, generation: u32);
+
+    /// The peer of `row`, of which only the name is known, is needed now: [`Change::Came`] or [`Change::Gone`] follows. Only
+    /// for transports that give out such rows.
+    fn link(&mut self, row: u32) {
+        let _ = row;
+    }
 
     /// Disconnects a peer whose memory contains an impossible value.
     fn cut_off(&mut self, row: u32, violation: PeerViolation);
@@ -71,15 +77,31 @@ pub trait Transport {
     /// `target`, and comes from an open peer.
     fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short;
 
-    /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message
-    /// that may be longer: `prepare` is told its length, and returns where it goes.
+    /// Takes the next message, if it is short and whole, requests no acknowledgement, comes from an open peer, receives ask
+    /// for messages of its space, and `find` returns memory for it: it is told space, source, tag and length.
+    #[inline(always)]
+    fn try_take_matched<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        let _ = find;
+        self.poll().map_or(Short::Nothing, Short::Other)
+    }
+
+    /// Whether another message lies behind the one that was taken last, as far as that can be told at once.
+    #[inline(always)]
+    fn has_another(&mut self) -> bool {
+        false
+    }
+
+    /// The same as [`try_take_matched`](Self::try_take_matched), of the peer of `row`, of which something else was found:
+    /// for a message of any space that may be longer.
     fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: &Wanted,
-        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
     ) -> Short {
-        let _ = (wanted, prepare);
+        let _ = find;
         Short::Other(row)
     }
 

@@ -202,6 +202,26 @@ pub const fn whole_length_with_immediate(below: u64, wanted: u64, other: u64) ->
     }
 }
 
+/// What the bits of a stamp below the position say of a message that lies in one slot, that receives ask for by its tag or by
+/// having none, and that requests no acknowledgement: its length, its flag [`UNTAGGED`], and its flag [`IMMEDIATE`]. `None`
+/// if the slot holds anything else, or if `other` is all ones. (`other` must be that or 0.)
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "at most 48")]
+pub const fn matched_length(below: u64, other: u64) -> Option<(usize, bool, bool)> {
+    const IMMEDIATE_BIT: u64 = IMMEDIATE << FLAGS_SHIFT;
+    const UNTAGGED_BIT: u64 = UNTAGGED << FLAGS_SHIFT;
+    let plain = stamp_bits(SlotKind::Inline, 0, 0);
+    let length = (below & !(IMMEDIATE_BIT | UNTAGGED_BIT)).wrapping_sub(plain);
+    let has_immediate = below & IMMEDIATE_BIT != 0;
+    let longest = if has_immediate { HEAD_BYTES - IMMEDIATE_BYTES } else { HEAD_BYTES };
+    if length | other <= longest as u64 {
+        Some((length as usize, below & UNTAGGED_BIT != 0, has_immediate))
+    } else {
+        None
+    }
+}
+
 /// Number of slots that an inline payload of `bytes` bytes takes.
 #[inline(always)]
 #[must_use]

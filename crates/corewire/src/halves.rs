@@ -140,6 +140,11 @@ pub(crate) trait EndpointHalf: Send + Sync {
     fn is_forked(&self) -> bool;
     /// Links this endpoint with the existing one of `name`. Returns its row, and which endpoint of that name it is.
     fn connect(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError>;
+    /// Reserves a row for the endpoint of this name, and incarnation if that is known, whether it exists or not; or returns
+    /// the row that it has. Asks nobody.
+    fn address(&self, name: &ChannelName, incarnation: Option<u128>) -> Result<u32, ConnectError>;
+    /// Makes a thread link a row that was reserved so. The data thread hears that its peer has come, or has gone.
+    fn link(&self, row: u32);
     /// Watches the runtime directory for new names.
     fn watch_names(&self) -> Result<Watch, OsError>;
     /// Waits until the directory has changed. False if the deadline passed.

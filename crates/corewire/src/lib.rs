@@ -305,8 +305,8 @@ pub use corewire_derive::MessageType;
 /// - `crate = "..."`: the path of the crate `corewire`, if it is not `::corewire`.
 pub use corewire_derive::message;
 pub use corewire_endpoint::{
-    Completion, Count, CounterId, Envelope, Matched, Memory, MessageError, OperationHandle,
-    Options, OwnedMessage, Peer, PeerViolation, Report, Selector, Status, Until,
+    Completion, Count, CounterId, End, Envelope, Matched, Memory, MessageError, OperationHandle,
+    OperationKind, Options, OwnedMessage, Peer, PeerViolation, Report, Selector, Status, Until,
 };
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;

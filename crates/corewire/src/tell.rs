@@ -10,6 +10,8 @@
 //! | a receiver died, was evicted, was dropped for an impossible value | warn | `channel`, `row` |
 //! | a receiver was refused | info | `channel`, `reason` |
 //! | the sender left or died | info | `channel` |
+//! | a peer came, left; died, held an impossible value | info; warn | `endpoint`, `row` |
+//! | an addressed peer cannot be linked | warn | `endpoint`, `why` |
 //! | a relay was created; a relay left or died | info | `channel`, `group` |
 //! | a fallback: the kernel refuses membarrier, futex_waitv | warn | |
 

@@ -433,8 +433,13 @@ impl Victim {
             let polling =
                 if self.steps.is_multiple_of(2) { Polling::Once } else { Polling::Repeated };
             let space = if self.steps.is_multiple_of(3) { Space::Untagged } else { Space::Tagged };
+            let is_matched = self.steps.is_multiple_of(5);
             match effort.bound(kernel, 1, || {
-                pairs.take_inline(polling, &Wanted::any(space), &mut buffer[..48])
+                if is_matched {
+                    pairs.take_matched(|_, _, _, bytes| buffer.get_mut(..bytes))
+                } else {
+                    pairs.take_inline(polling, &Wanted::any(space), &mut buffer[..48])
+                }
             }) {
                 Short::Nothing => None,
                 Short::Taken { source, tag, bytes, .. } => {

@@ -251,7 +251,21 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
 /// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
-    let row = match pairs.take_inline(Polling::Once, &Wanted::any(Space::Tagged), &mut short) {
+    // Messages without an immediate go the way of a receive that waits, the others that of one that is called; the fences
+    // and cursors are the same.
+    let mut is_other = false;
+    let matched = pairs.take_matched(|space, _, tag, bytes| {
+        assert_eq!(space, Space::Tagged);
+        is_other = envelope_of(tag).immediate.is_some();
+        if is_other { None } else { short.get_mut(..bytes) }
+    });
+    let taken = match matched {
+        Short::Other(_) if is_other => {
+            pairs.take_inline(Polling::Once, &Wanted::any(Space::Tagged), &mut short)
+        }
+        matched => matched,
+    };
+    let row = match taken {
         Short::Nothing => return None,
         Short::Taken { source, tag, immediate, bytes, .. } => {
             let row = Wanted::row_of(source);

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use corewire_layout::name::ChannelName;
+use corewire_ring::message::Memory;
 
 pub use self::receive::MessageTarget;
 use crate::budget::Budget;
@@ -27,10 +28,12 @@ use crate::error::MessageError;
 use crate::incoming::Incoming;
 use crate::list::Seed;
 use crate::message::OwnedMessage;
-use crate::operations::{Completion, Count, CounterId, OperationHandle};
+use crate::operations::{
+    Completion, Count, CounterId, End, NOBODY, OperationHandle, OperationKind, Stored,
+};
 use crate::peers::{PeerEvent, Peers};
-use crate::selector::{Peer, Selector};
-use crate::transport::{Attention, Change, Transport};
+use crate::selector::{Peer, Selector, Status};
+use crate::transport::{Attention, Change, Short, Transport};
 
 /// Arrivals that are handled before anything else is looked at.
 const ARRIVALS_AT_A_TIME: u32 = 64;
@@ -57,7 +60,7 @@ impl<T: Transport> Engine<T> {
     /// `seed` is a number that peers do not know.
     #[must_use]
     pub fn new(transport: T, budget: Budget, seed: Seed) -> Self {
-        let peers = Peers::new(transport, &budget);
+        let peers = Peers::new(transport, &budget, seed);
         let incoming = Incoming::new(budget, seed);
         Self { peers, incoming, claims: BTreeMap::new(), spare: None, changes: Vec::new() }
     }
@@ -99,9 +102,10 @@ impl<T: Transport> Engine<T> {
         self.peers.peer_at(row)
     }
 
-    /// The peers that have not gone.
+    /// The peers that are linked, and have not gone.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
-        (0..self.peers.rows()).filter_map(|row| self.peers.peer_at(row))
+        let linked = (0..self.peers.rows()).filter(|&row| !self.peers.is_unlinked(row));
+        linked.filter_map(|row| self.peers.peer_at(row))
     }
 
     /// A peer's name. `None` if it is no peer of this endpoint, or another one has taken its row.
@@ -122,6 +126,14 @@ impl<T: Transport> Engine<T> {
     /// Why not.
     pub fn check_peer(&self, peer: Peer) -> Result<(), MessageError> {
         self.peers.row_of(peer).map(drop)
+    }
+
+    /// A peer of which only the name is known, to which the transport has given this row. It is linked when something is
+    /// sent to it, or a receive asks for its messages. `None` if a peer that has gone has the row still.
+    pub fn address(&mut self, row: u32, name: &ChannelName) -> Option<Peer> {
+        let peer = self.peers.address(row, name)?;
+        self.incoming.open(row);
+        Some(peer)
     }
 
     /// From now on keeps an event for each peer that comes or goes. Reports the peers that are linked now first, including
@@ -226,7 +238,9 @@ impl<T: Transport> Engine<T> {
     #[inline(always)]
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.incoming.matching.is_empty() & self.peers.is_at_rest()
+        self.incoming.matching.is_empty()
+            & !self.peers.operations.has_posted()
+            & self.peers.is_at_rest()
     }
 
     /// Takes in that peers have come or gone.
@@ -251,7 +265,9 @@ impl<T: Transport> Engine<T> {
     fn apply(&mut self, change: Change) {
         match change {
             Change::Came { row, name, incarnation } => {
-                self.incoming.open(row);
+                if !self.peers.is_unlinked(row) {
+                    self.incoming.open(row);
+                }
                 self.peers.open(row, name, incarnation);
             }
             Change::Gone { row, how } => {
@@ -289,7 +305,7 @@ impl<T: Transport> Engine<T> {
         incoming.abandon_offers_of(peers, peer, &error, caller.as_deref_mut());
         incoming.drop_held_of(peer);
         peers.end_sends_to(row, &error);
-        incoming.withdraw_receives_from(peers, peer, &error);
+        peers.end_receives_from(peer, &error);
         if let Some(caller) = caller {
             caller.peer_is_gone(peer, error.clone());
             if caller.is_waiting() {
@@ -321,13 +337,143 @@ impl<T: Transport> Engine<T> {
 
     /// The oldest completion of the queue.
     pub fn next_completion(&mut self) -> Option<Completion> {
-        self.peers.operations.next_completion()
+        let (end, rest) = self.peers.operations.next_end()?;
+        Some(rest.unwrap_or_else(|| {
+            let Stored { context, status, .. } = end;
+            Completion { context, result: Ok(status), memory: Memory::default() }
+        }))
     }
 
     /// Whether there are completions in the queue.
     #[must_use]
     pub fn has_completions(&self) -> bool {
-        self.peers.operations.has_completions()
+        self.peers.operations.has_ends()
+    }
+
+    /// Handles what has arrived, and tells `each` of at most `max` operations that report to the queue as they end.
+    /// Returns how many, after the first round that has told of one.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    #[inline(always)]
+    pub fn poll(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(End<'_>),
+    ) -> Result<usize, MessageError> {
+        let mut told = 0;
+        if self.peers.operations.has_ends() {
+            told = self.tell(max, &mut each);
+        }
+        if told == max || self.peers.transport.has_notice() || !self.peers.is_at_rest() {
+            return self.poll_all(told, max, &mut each);
+        }
+        loop {
+            let Peers { transport, operations, .. } = &mut self.peers;
+            let mut index = NOBODY;
+            let found = transport.try_take_matched(|space, source, tag, bytes| {
+                operations.memory_for((space, source, tag), bytes, &mut index)
+            });
+            match found {
+                Short::Nothing => return Ok(told),
+                Short::Other(row) => return self.poll_other(row, told, max, &mut each),
+                Short::Taken { source, tag, immediate, bytes } => {
+                    self.tell_of(index, &Status::of(source, tag, immediate, bytes), &mut each);
+                }
+            }
+            told += 1;
+            if told == max || !self.peers.transport.has_another() {
+                return Ok(told);
+            }
+        }
+    }
+
+    /// Tells of a receive that has its message.
+    #[inline(always)]
+    fn tell_of(&mut self, index: u32, status: &Status, each: &mut impl FnMut(End<'_>)) {
+        let (context, memory) = self.peers.operations.finish_posted(index);
+        let label = self.peers.label_at(status.source.row());
+        let (kind, result, offset) = (OperationKind::Receive, Ok(*status), 0);
+        each(End { context, kind, result, label, memory, offset, is_released: true });
+    }
+
+    /// The same as [`poll`](Self::poll), where the peer of `row` has something else than a short message for a receive that
+    /// waits.
+    #[inline(never)]
+    fn poll_other(
+        &mut self,
+        row: u32,
+        told: usize,
+        max: usize,
+        each: &mut impl FnMut(End<'_>),
+    ) -> Result<usize, MessageError> {
+        let Self { peers, incoming, .. } = self;
+        let Peers { transport, operations, .. } = peers;
+        let mut index = NOBODY;
+        let found = transport.try_take_whole(row, |space, source, tag, bytes| {
+            operations.memory_for((space, source, tag), bytes, &mut index)
+        });
+        if let Short::Taken { source, tag, immediate, bytes } = found {
+            self.tell_of(index, &Status::of(source, tag, immediate, bytes), each);
+            return Ok(told + 1);
+        }
+        peers.transport.gather();
+        incoming.take_arrival(peers, row, None);
+        peers.transport.flush();
+        if told > 0 {
+            return Ok(told);
+        }
+        self.poll_all(told, max, each)
+    }
+
+    /// The same, with all that is to be done in each call.
+    #[inline(never)]
+    fn poll_all(
+        &mut self,
+        told: usize,
+        max: usize,
+        each: &mut impl FnMut(End<'_>),
+    ) -> Result<usize, MessageError> {
+        if told < max || max == 0 {
+            self.progress(None)?;
+        }
+        let more = if self.peers.operations.has_ends() { self.tell(max - told, each) } else { 0 };
+        Ok(told + more)
+    }
+
+    /// Tells of operations that have ended before.
+    #[inline(never)]
+    fn tell(&mut self, max: usize, each: &mut impl FnMut(End<'_>)) -> usize {
+        for told in 0..max {
+            let Some((end, rest)) = self.peers.operations.next_end() else { return told };
+            let Stored { context, status, offset, kind, is_released, .. } = end;
+            let Some(Completion { result, memory, .. }) = rest else {
+                let label = self.peers.label_of(status.source);
+                let (result, memory) = (Ok(status), None);
+                each(End { context, kind, result, label, memory, offset, is_released });
+                continue;
+            };
+            let label = result.as_ref().map_or(0, |status| self.peers.label_of(status.source));
+            let result = result.as_ref().copied();
+            let memory = (!memory.is_pinned()).then_some(memory);
+            each(End { context, kind, result, label, memory, offset, is_released });
+        }
+        max
+    }
+
+    /// A number of the caller's for a peer, which [`poll`](Self::poll) tells with the peer's messages.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownPeer`].
+    pub fn set_label(&mut self, peer: Peer, label: u64) -> Result<(), MessageError> {
+        self.peers.set_label(peer, label)
+    }
+
+    /// The number that [`set_label`](Self::set_label) has given to a peer; 0 if none.
+    #[inline]
+    #[must_use]
+    pub fn label_of(&self, peer: Peer) -> u64 {
+        self.peers.label_of(peer)
     }
 
     /// A new counter, for operations that [report](crate::Report::Counter) to it.

@@ -7,9 +7,9 @@ use super::Engine;
 use crate::caller::{Caller, CallerState, Looked, Matched, Writing};
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::matching::Posted;
 use crate::message::{Filling, OwnedMessage, Target};
-use crate::operations::{Operation, OperationHandle, Options};
+use crate::operations::{Operation, OperationHandle, Options, Report};
+use crate::peers::Peers;
 use crate::selector::{Peer, Selector, Status};
 use crate::transport::{Polling, Short, Transport};
 
@@ -26,7 +26,7 @@ impl<T: Transport> Engine<T> {
         match self.peers.transport.try_take(polling, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
-                Looked::Received(status_of(source, tag, immediate, bytes))
+                Looked::Received(Status::of(source, tag, immediate, bytes))
             }
             // A copy, which only this way needs: the other one then has the selector in registers.
             Short::Other(row) => self.try_take_whole(row, *selector, buffer),
@@ -40,13 +40,11 @@ impl<T: Transport> Engine<T> {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Looked<Status> {
-        match self
-            .peers
-            .transport
-            .try_take_whole(row, selector.wanted(), |bytes| buffer.get_mut(..bytes))
-        {
+        match self.peers.transport.try_take_whole(row, |space, source, tag, bytes| {
+            if selector.takes_of(space, source, tag) { buffer.get_mut(..bytes) } else { None }
+        }) {
             Short::Taken { source, tag, immediate, bytes } => {
-                Looked::Received(status_of(source, tag, immediate, bytes))
+                Looked::Received(Status::of(source, tag, immediate, bytes))
             }
             _ => Looked::Other,
         }
@@ -64,7 +62,7 @@ impl<T: Transport> Engine<T> {
         match self.peers.transport.try_take(polling, selector.wanted(), message.short()) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
-                self.finish_spare(status_of(source, tag, immediate, bytes))
+                self.finish_spare(Status::of(source, tag, immediate, bytes))
             }
             Short::Other(row) => self.try_take_long(row, *selector),
         }
@@ -76,19 +74,18 @@ impl<T: Transport> Engine<T> {
             self.peers.transport.try_keep(row, selector.wanted())
         {
             self.spare.get_or_insert_default().set_held(held);
-            return self.finish_spare(status_of(source, tag, immediate, bytes));
+            return self.finish_spare(Status::of(source, tag, immediate, bytes));
         }
         let (message, pool) = (self.spare.get_or_insert_default(), &self.incoming.pool);
-        match self
-            .peers
-            .transport
-            .try_take_whole(row, selector.wanted(), |bytes| message.prepare(bytes as u64, pool))
-        {
+        match self.peers.transport.try_take_whole(row, |space, source, tag, bytes| {
+            let is_it = selector.takes_of(space, source, tag);
+            if is_it { message.prepare(bytes as u64, pool) } else { None }
+        }) {
             Short::Taken { source, tag, immediate, bytes } => {
                 if self.peers.may_grant(row) && bytes > PAIR_INLINE_BYTES_MAX {
                     self.peers.grant_first(row);
                 }
-                self.finish_spare(status_of(source, tag, immediate, bytes))
+                self.finish_spare(Status::of(source, tag, immediate, bytes))
             }
             _ => Looked::Other,
         }
@@ -171,9 +168,13 @@ impl<T: Transport> Engine<T> {
         fits && self.incoming.is_arriving_at(row, key)
     }
 
-    /// If nothing will come that a receive asks for: why.
-    fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
-        selector.source().and_then(|peer| self.peers.end_of(peer))
+    /// If nothing will come that a receive asks for: why. A peer that it waits for is linked: otherwise nobody would learn
+    /// that it has gone.
+    #[inline(always)]
+    fn unreachable_error(&mut self, selector: &Selector) -> Option<MessageError> {
+        let peer = selector.source()?;
+        self.peers.must_link(peer.row());
+        self.peers.end_of(peer)
     }
 
     /// A receive that was called ends before its message is complete: what has arrived is kept.
@@ -195,7 +196,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// How a receive that is being called has ended, if it has.
-    pub fn end_of(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
+    pub fn end_of(&mut self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
         match &caller.state {
             CallerState::Ended(end) => Some(end.clone()),
             CallerState::Filling(_) => None,
@@ -219,20 +220,76 @@ impl<T: Transport> Engine<T> {
         memory: Memory,
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
-        self.progress(None)?;
-        let (posted, order, is_claimed) = (None, 0, false);
-        let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
+        if self.peers.transport.has_notice() {
+            self.handle_notices()?;
+        }
+        let mut memory = memory;
+        let has_kept = !self.incoming.matching.is_empty();
+        if has_kept
+            && memory.is_pinned()
+            && options.report == Report::Queue
+            && let Some(status) = self.incoming.take_plain(&mut self.peers, &selector, &mut memory)
+        {
+            self.peers.has_news = true;
+            self.peers.operations.add_end(options.context, status);
+            return Ok(OperationHandle::ENDED);
+        }
+        let receive = Operation::receive(selector, memory, false);
         let handle = self.peers.operations.add(receive, options);
-        let posted = Posted { selector, operation: handle.index };
-        if self.incoming.take_kept_for(&mut self.peers, posted) {
+        if has_kept && self.incoming.take_kept_for(&mut self.peers, &selector, handle.index) {
             return Ok(handle);
         }
         if let Some(error) = self.unreachable_error(&selector) {
             self.peers.operations.end(handle.index, Err(error), None);
             return Ok(handle);
         }
-        let key = self.incoming.matching.post(posted);
-        self.peers.operations.set_posted(handle.index, key);
+        self.peers.operations.post(handle.index);
+        Ok(handle)
+    }
+
+    /// Begins to receive the messages that `selector` asks for into `memory`, each behind the last one, as long as at
+    /// least `least` bytes are left; never waits. Each is told with its offset, the last one with `is_released`. One that
+    /// does not fit in the rest goes to the next receive, and then the memory is released without a message
+    /// ([`OperationKind::Release`](crate::OperationKind::Release)); but if it is longer than all of the memory and
+    /// [truncated](Options::truncates), it is the only one. Reports to the queue, or to a counter.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    pub fn start_receive_many(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        least: usize,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        if self.peers.transport.has_notice() {
+            self.handle_notices()?;
+        }
+        let report = match options.report {
+            Report::Handle => Report::Queue,
+            report => report,
+        };
+        let (taken, parts, is_closed) = (0, 0, false);
+        let many = Operation::Many { selector, memory, least, taken, parts, is_closed };
+        let handle = self.peers.operations.add(many, Options { report, ..options });
+        let is_open = |peers: &Peers<T>| {
+            matches!(peers.operations.get(handle), Ok(Operation::Many { is_closed: false, .. }))
+        };
+        while is_open(&self.peers)
+            && let Some((key, message)) = self.incoming.matching.find(&selector)
+        {
+            let total = message.total;
+            if let Some(part) = self.peers.operations.begin_part(handle.index, total) {
+                self.incoming.give_kept_to(&mut self.peers, key, part);
+            }
+        }
+        if !is_open(&self.peers) {
+            return Ok(handle);
+        }
+        match self.unreachable_error(&selector) {
+            Some(error) => self.peers.operations.end(handle.index, Err(error), None),
+            None => self.peers.operations.post(handle.index),
+        }
         Ok(handle)
     }
 
@@ -243,8 +300,9 @@ impl<T: Transport> Engine<T> {
     /// [`MessageError::UnknownOperation`].
     pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
         match *self.peers.operations.get(handle)? {
-            Operation::Receive { posted: Some(key), .. } => {
-                self.incoming.matching.withdraw(key);
+            Operation::Receive { .. } | Operation::Many { .. }
+                if self.peers.operations.is_posted(handle.index) =>
+            {
                 self.peers.operations.end(handle.index, Err(MessageError::Cancelled), None);
             }
             Operation::Call { to, number, .. } => {
@@ -319,8 +377,7 @@ impl<T: Transport> Engine<T> {
     ) -> OperationHandle {
         let Matched { key, space, status } = matched;
         let selector = Selector::claimed(space, status.tag, status.source);
-        let (posted, order, is_claimed) = (None, 0, true);
-        let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
+        let receive = Operation::receive(selector, memory, true);
         let handle = self.peers.operations.add(receive, options);
         if self.incoming.matching.get(key).is_none() {
             let error = self.end_of_peer(status.source);
@@ -346,7 +403,7 @@ impl<T: Transport> Engine<T> {
 
     /// How a receive of a claimed message has ended, if it has. One whose sender has gone does not wait for
     /// another message.
-    pub fn end_of_claimed(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
+    pub fn end_of_claimed(&mut self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
         match (&caller.state, caller.selector.source()) {
             (CallerState::Waiting, Some(source)) => Some(Err(self.end_of_peer(source))),
             _ => self.end_of(caller),
@@ -375,11 +432,6 @@ impl<T: Transport> Engine<T> {
         found.into_iter().for_each(|key| self.incoming.drop_kept(&mut self.peers, key));
         count
     }
-}
-
-#[inline(always)]
-fn status_of(source: u64, tag: u64, immediate: Option<u64>, bytes: usize) -> Status {
-    Status { source: Peer::of_bits(source), tag, bytes: bytes as u64, immediate }
 }
 
 /// The memory of a message that is being received.

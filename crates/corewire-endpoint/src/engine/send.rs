@@ -40,6 +40,20 @@ impl<T: Transport> Engine<T> {
         self.peers.send_rest(peer, envelope, source, sent);
     }
 
+    /// Keeps a copy of a message for a peer of which only the name is known, until it is linked. False if the peer is
+    /// linked, or too much is kept for it.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to this peer.
+    pub fn send_when_linked(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        source: &impl Source,
+    ) -> Result<bool, MessageError> {
+        self.peers.send_when_linked(peer, envelope, source)
+    }
+
     /// Begins to send `memory`, and never waits. A message that fits now has been sent when this returns.
     ///
     /// # Errors

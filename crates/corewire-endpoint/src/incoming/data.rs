@@ -7,6 +7,7 @@ use super::{Incoming, Place};
 use crate::caller::Caller;
 use crate::error::MessageError;
 use crate::list::Key;
+use crate::matching::KeptBytes;
 use crate::peers::Peers;
 use crate::rendezvous::{ArrivingData, Destination, Stage};
 use crate::selector::{Peer, Status};
@@ -75,7 +76,7 @@ impl Incoming {
         let has_ended = peers.has_ended(row);
         let has_room = from > 0 || has_ended || peers.awaits_data(row) || self.may_keep(row, total);
         let memory = match from {
-            0 => has_room.then(|| self.pool.take(total)).flatten(),
+            0 => has_room.then(|| KeptBytes::of(total, &self.pool)).flatten(),
             _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
         };
         let is_held = memory.is_none();

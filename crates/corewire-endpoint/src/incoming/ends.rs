@@ -128,7 +128,7 @@ impl Incoming {
         }
         let number = offer.number;
         let beginning = if is_whole { Vec::new() } else { std::mem::take(&mut bytes) };
-        let message = Unexpected::offered(source, envelope, total, offer, beginning);
+        let message = Unexpected::offered(source, envelope, total, offer, beginning.into());
         let key = self.matching.keep_offered(order, message);
         if is_whole {
             self.keep_pulled(peers, source.row(), key, number, bytes);

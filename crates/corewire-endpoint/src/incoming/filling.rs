@@ -7,8 +7,7 @@ use corewire_ring::message::{Arrival, Memory, Sink};
 use super::{Incoming, Place};
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
-use crate::matching::Posted;
-use crate::operations::Operation;
+use crate::operations::{NOBODY, Operation};
 use crate::peers::Peers;
 use crate::rendezvous::ArrivingData;
 use crate::transport::Transport;
@@ -24,11 +23,7 @@ impl Incoming {
     ) -> bool {
         let truncates = peers.operations.options(operation).truncates;
         let memory = match peers.operations.by_index(operation) {
-            Operation::Receive { memory, posted, .. } => {
-                *posted = None;
-                memory
-            }
-            Operation::Call { memory, .. } => memory,
+            Operation::Receive { memory, .. } | Operation::Call { memory, .. } => memory,
             _ => return false,
         };
         let given = memory.room();
@@ -226,21 +221,23 @@ impl Incoming {
                 peers.has_news = true;
                 peers.operations.end(operation, Err(error.clone()), None);
             }
+            // Others go to the rest of the memory.
+            Operation::Receive { part_of, .. } if *part_of != NOBODY => {
+                peers.has_news = true;
+                peers.operations.drop_part(operation);
+            }
             _ => self.receive_again(peers, operation),
         }
     }
 
     /// A receive whose message will never be complete waits for another.
     pub(super) fn receive_again<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32) {
-        let Operation::Receive { selector, order, .. } = peers.operations.by_index(operation)
-        else {
+        let Operation::Receive { selector, .. } = *peers.operations.by_index(operation) else {
             return;
         };
-        let (posted, order) = (Posted { selector: *selector, operation }, *order);
         // What has arrived meanwhile may be what it asks for.
-        if !self.take_kept_for(peers, posted) {
-            let key = self.matching.post_again(order, posted);
-            peers.operations.set_posted(operation, key);
+        if !self.take_kept_for(peers, &selector, operation) {
+            peers.operations.post_again(operation);
         }
     }
 }

@@ -3,17 +3,17 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
-use corewire_ring::message::{Envelope, Sink, Space, Wants};
+use corewire_ring::message::{Envelope, Memory, Sink, Space, Wants};
 
 use super::{Incoming, Place};
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::matching::{Posted, Unexpected};
+use crate::matching::{KeptBytes, Unexpected};
 use crate::operations::Operation;
 use crate::peers::Peers;
 use crate::rendezvous::Destination;
-use crate::selector::Status;
+use crate::selector::{Selector, Status};
 use crate::transport::{PeerViolation, Transport};
 
 impl Incoming {
@@ -63,7 +63,8 @@ impl Incoming {
         let is_offered = message.offer.is_some();
         let stays = message.stays;
         // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
-        if ((is_held && !stays) || is_offered || !caller.target.adopts())
+        let is_copied = is_held || message.bytes.is_short();
+        if ((is_copied && !stays) || is_offered || !caller.target.adopts())
             && let Err(error) = caller.target.prepare(total)
         {
             caller.state = CallerState::Ended(Err(error));
@@ -85,9 +86,15 @@ impl Incoming {
             if let Some(held) = caller.target.hold(held) {
                 caller.target.put(0, &held);
             }
-        } else if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
-            caller.target.put(0, &bytes);
-            self.pool.give_back(bytes);
+        } else if !is_held {
+            let left = match message.bytes {
+                KeptBytes::Long(bytes) => caller.target.adopt(bytes).map(KeptBytes::Long),
+                short => Some(short),
+            };
+            if let Some(bytes) = left {
+                caller.target.put(0, &bytes);
+                bytes.give_back(&self.pool);
+            }
         }
         if is_whole {
             caller.state = CallerState::Ended(Ok(status));
@@ -103,15 +110,41 @@ impl Incoming {
         self.fetch_held(peers);
     }
 
+    /// Copies the oldest kept message that `selector` asks for to `memory`, if it was sent through the transport, all of it
+    /// is here, it fits, and its sender waits for no word about it.
+    #[inline]
+    pub(crate) fn take_plain<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        selector: &Selector,
+        memory: &mut Memory,
+    ) -> Option<Status> {
+        let mut found = None;
+        let source = self.matching.take_plain(selector, &self.pool, |bytes, status| {
+            let fits = bytes.len() <= memory.room();
+            if fits {
+                memory.put(0, bytes);
+                found = Some(status);
+            }
+            fits
+        })?;
+        self.show_kept(peers, source.row());
+        if self.matching.has_held() {
+            self.fetch_held(peers);
+        }
+        found
+    }
+
     /// Gives a receive that goes on by itself the oldest kept message that it asks for. False if there is
     /// none.
     pub(crate) fn take_kept_for<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,
-        posted: Posted,
+        selector: &Selector,
+        operation: u32,
     ) -> bool {
-        let Some((key, _)) = self.matching.find(&posted.selector) else { return false };
-        self.give_kept_to(peers, key, posted.operation);
+        let Some((key, _)) = self.matching.find(selector) else { return false };
+        self.give_kept_to(peers, key, operation);
         true
     }
 
@@ -154,7 +187,7 @@ impl Incoming {
                 self.take_held(peers, source.row(), &message.ring_envelope(), total, None);
             }
         }
-        self.pool.give_back(message.bytes);
+        message.bytes.give_back(&self.pool);
         self.fetch_held(peers);
     }
 
@@ -174,7 +207,7 @@ impl Incoming {
             peers.end_fetch(key);
             self.drop_offer(peers, message.source, offer.number);
         }
-        self.pool.give_back(message.bytes);
+        message.bytes.give_back(&self.pool);
         self.show_kept(peers, row);
         self.fetch_held(peers);
     }
@@ -184,9 +217,13 @@ impl Incoming {
         if self.matching.give_back(key) {
             while let Some(message) = self.matching.get(key) {
                 let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
-                let Some(posted) = self.matching.take_posted(space, source, tag) else { break };
+                let total = message.total;
+                let Some(operation) = peers.operations.take_posted(space, source, tag, total)
+                else {
+                    break;
+                };
                 // If it does not fit there, it is still to be had.
-                self.give_kept_to(peers, key, posted.operation);
+                self.give_kept_to(peers, key, operation);
             }
         }
         self.fetch_held(peers);
@@ -244,7 +281,10 @@ impl Incoming {
             let Some(message) = self.matching.get(key) else { return };
             let (envelope, total) = (message.ring_envelope(), message.total);
             let is_data = message.carrier.is_some();
-            let taken = if message.stays { Some(Vec::new()) } else { self.pool.take(total) };
+            let taken = match message.stays {
+                true => Some(KeptBytes::default()),
+                false => KeptBytes::of(total, &self.pool),
+            };
             let Some(bytes) = taken else {
                 if !has_ended(source.row()) {
                     return;
@@ -297,7 +337,7 @@ impl Incoming {
             total,
             stays: false,
             held: None,
-            bytes,
+            bytes: bytes.into(),
             is_held,
             offer,
             carrier,

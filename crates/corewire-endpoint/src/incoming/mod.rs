@@ -34,7 +34,7 @@ use crate::budget::{Budget, DEFERRED_BYTES_MAX, cost};
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
 use crate::list::{Key, Seed};
-use crate::matching::{Matching, Unexpected};
+use crate::matching::{KeptBytes, Matching, Unexpected};
 use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::rendezvous::ArrivingData;
@@ -139,18 +139,6 @@ impl Incoming {
         }
     }
 
-    /// Nothing is left of this peer: ends the receives that wait for it alone.
-    pub(crate) fn withdraw_receives_from<T: Transport>(
-        &mut self,
-        peers: &mut Peers<T>,
-        peer: Peer,
-        error: &MessageError,
-    ) {
-        for posted in self.matching.withdraw_from(peer) {
-            peers.operations.end(posted.operation, Err(error.clone()), None);
-        }
-    }
-
     /// Whether a message of the peer that has this row is arriving where it is kept.
     #[inline]
     pub(crate) fn is_arriving_at(&self, row: u32, key: Key) -> bool {
@@ -226,7 +214,7 @@ impl Incoming {
             }
         } else if let Some(caller) = caller
             && caller.is_waiting()
-            && caller.selector.takes_of(Space::Reply, source, number)
+            && caller.selector.takes_of(Space::Reply, source.bits(), number)
         {
             match caller.target.prepare(arrival.total) {
                 Ok(()) => {
@@ -252,16 +240,17 @@ impl Incoming {
         if space == Space::Request && self.keeps_requests_back(peers, row) {
             return self.defer(peers, row, arrival);
         }
-        while let Some(posted) = self.matching.take_posted(space, source, tag) {
-            if self.prepare(peers, posted.operation, arrival.total) {
-                self.set_place(row, Place::Operation(posted.operation), arrival.total);
+        while let Some(operation) = peers.operations.take_posted(space, source, tag, arrival.total)
+        {
+            if self.prepare(peers, operation, arrival.total) {
+                self.set_place(row, Place::Operation(operation), arrival.total);
                 self.note_match(peers, row, wants);
                 return true;
             }
         }
         if let Some(caller) = caller
             && caller.is_waiting()
-            && caller.selector.takes_of(space, source, tag)
+            && caller.selector.takes_of(space, source.bits(), tag)
         {
             let stays = arrival.is_in_place() && caller.target.adopts();
             match if stays { Ok(()) } else { caller.target.prepare(arrival.total) } {
@@ -366,7 +355,9 @@ impl Incoming {
             || is_exempt
             || self.may_keep(row, if stays { 0 } else { total })
             || peers.awaits_data(row);
-        let take = || if stays { Some(Vec::new()) } else { self.pool.take(total) };
+        let take = || {
+            if stays { Some(KeptBytes::default()) } else { KeptBytes::of(total, &self.pool) }
+        };
         let memory = has_room.then(take).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();

@@ -8,7 +8,7 @@ use super::Incoming;
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::matching::Unexpected;
+use crate::matching::{KeptBytes, Unexpected};
 use crate::peers::Peers;
 use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
 use crate::selector::Peer;
@@ -36,7 +36,8 @@ impl Incoming {
         let arrived = ArrivedOffer { number: offer.number, place: place.to_vec() };
         let source = peers.peer_of(row);
         let order = self.matching.new_order();
-        let message = Unexpected::offered(source, envelope, offer.total, arrived, Vec::new());
+        let message =
+            Unexpected::offered(source, envelope, offer.total, arrived, KeptBytes::default());
         if envelope.space == Space::Request && self.keeps_requests_back(peers, row) {
             let key = self.matching.keep_offered(order, message);
             return self.defer_kept(row, key, 0);
@@ -56,16 +57,16 @@ impl Incoming {
     ) -> Option<Unexpected> {
         let Unexpected { source, envelope, total, .. } = message;
         let Envelope { space, tag, .. } = envelope;
-        while let Some(posted) = self.matching.take_posted(space, source, tag) {
-            if self.prepare(peers, posted.operation, total) {
-                let to = Destination::Operation(posted.operation);
+        while let Some(operation) = peers.operations.take_posted(space, source, tag, total) {
+            if self.prepare(peers, operation, total) {
+                let to = Destination::Operation(operation);
                 self.begin_transfer(peers, order, message, to);
                 return None;
             }
         }
         if let Some(caller) = caller
             && caller.is_waiting()
-            && caller.selector.takes_of(space, source, tag)
+            && caller.selector.takes_of(space, source.bits(), tag)
         {
             match caller.target.prepare(total) {
                 Ok(()) => {
@@ -194,7 +195,7 @@ impl Incoming {
         let Some(offer) = offer else { return };
         let stage =
             if offer.place.is_empty() { Stage::Awaited(bytes.len() as u64) } else { Stage::Queued };
-        self.pool.give_back(bytes);
+        bytes.give_back(&self.pool);
         // It need not be fetched any more.
         peers.end_fetch_of(source, offer.number);
         peers.add_transfer(Transfer::new(source, offer, (envelope, total), (order, to), stage));

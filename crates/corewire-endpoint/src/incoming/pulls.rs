@@ -7,6 +7,7 @@ use corewire_ring::message::Sink;
 use super::Incoming;
 use crate::caller::{Caller, CallerState};
 use crate::list::Key;
+use crate::matching::KeptBytes;
 use crate::operations::{Operation, Operations};
 use crate::peers::Peers;
 use crate::rendezvous::{Destination, Stage, Transfer};
@@ -211,7 +212,7 @@ impl Incoming {
             return Stepped::On;
         }
         offer.place = Vec::new();
-        self.matching.set_offer(key, Some(offer), Vec::new());
+        self.matching.set_offer(key, Some(offer), KeptBytes::default());
         Stepped::Over
     }
 
@@ -248,7 +249,7 @@ impl Incoming {
         if memory.is_empty() {
             self.pool.give_back(std::mem::take(&mut memory));
         }
-        self.matching.set_offer(key, Some(offer), memory);
+        self.matching.set_offer(key, Some(offer), memory.into());
         Stepped::Over
     }
 
@@ -262,7 +263,7 @@ impl Incoming {
         memory: Vec<u8>,
     ) {
         let bytes = memory.len() as u64;
-        self.matching.set_offer(key, None, memory);
+        self.matching.set_offer(key, None, memory.into());
         peers.transport.count(EndpointCounter::Pulled);
         peers.transport.count_received(row, bytes);
         self.show_kept(peers, row);

@@ -8,7 +8,7 @@ fn matching(budget_bytes: usize) -> Matching {
 
 fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
     let envelope = Envelope::tagged(tag);
-    let (bytes, offer, carrier) = (Vec::new(), None, None);
+    let (bytes, offer, carrier) = (KeptBytes::default(), None, None);
     let (ack_due, is_claimed) = (None, false);
     let (stays, held) = (false, None);
     Unexpected {
@@ -24,36 +24,6 @@ fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
         carrier,
         is_claimed,
     }
-}
-
-#[test]
-fn a_receive_that_waits_again_has_its_old_place() {
-    for count in [3, 40] {
-        let mut matching = matching(1000);
-        let keys: Vec<Key> = (0..count)
-            .map(|operation| matching.post(Posted { selector: Selector::any(), operation }))
-            .collect();
-        let first = matching.take_posted(Space::Tagged, PEERS[0], 0).unwrap();
-        assert_eq!(first.operation, 0);
-        matching.post_again(keys[0].order, first);
-        assert_eq!(matching.take_posted(Space::Tagged, PEERS[0], 0).unwrap().operation, 0);
-    }
-}
-
-#[test]
-fn the_oldest_receive_of_any_pattern_is_taken() {
-    // More patterns than have an index, each with two receives.
-    let mut matching = matching(1000);
-    let selectors: Vec<Selector> =
-        (0..12).map(|bits| Selector::masked(0, (1 << bits) - 1)).collect();
-    for operation in 0..24 {
-        let selector = selectors[operation as usize % 12];
-        matching.post(Posted { selector, operation });
-    }
-    for operation in 0..24 {
-        assert_eq!(matching.take_posted(Space::Tagged, PEERS[1], 0).unwrap().operation, operation);
-    }
-    assert!(matching.is_empty());
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl<T: Transport> Peers<T> {
             self.operations.end(operation, Err(error), None);
         } else if let Some(caller) = caller
             && caller.is_waiting()
-            && caller.selector.takes_of(Space::Reply, peer, number)
+            && caller.selector.takes_of(Space::Reply, peer.bits(), number)
         {
             caller.state = CallerState::Ended(Err(error));
         }

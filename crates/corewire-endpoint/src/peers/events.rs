@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Peers;
+use super::row::{Link, Row};
 use crate::error::MessageError;
 use crate::selector::Peer;
 use crate::transport::Transport;
@@ -35,7 +36,8 @@ impl<T: Transport> Peers<T> {
             return;
         }
         let rows = (0u32..).zip(&self.rows);
-        let here = rows.filter(|(_, entry)| entry.name.is_some() && !entry.is_over);
+        let is_here = |entry: &Row| entry.name.is_some() && !entry.is_over;
+        let here = rows.filter(|(_, entry)| is_here(entry) && entry.link == Link::Linked);
         let here = here.map(|(row, entry)| Peer::new(row, entry.generation));
         let queue = here.map(PeerEvent::Came).collect();
         self.events = PeerEvents { is_watching: true, queue };
@@ -73,7 +75,8 @@ impl<T: Transport> Peers<T> {
 
     /// Nothing of this peer is left in the transport. Its row is free now, or when its event has been taken.
     pub(super) fn free_row_of(&mut self, peer: Peer, why: MessageError) {
-        if self.events.is_watching {
+        let has_come = self.rows[peer.row() as usize].link == Link::Linked;
+        if self.events.is_watching && has_come {
             self.events.queue.push_back(PeerEvent::Gone { peer, why });
         } else {
             self.transport.remove(peer.row());

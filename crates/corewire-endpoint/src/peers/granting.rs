@@ -4,7 +4,7 @@ use corewire_layout::grants::{grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
 
 use super::Peers;
-use super::row::GrantedHere;
+use super::row::{GrantedHere, Link};
 use crate::grants::{Change, Grants};
 use crate::transport::Transport;
 
@@ -158,7 +158,7 @@ impl<T: Transport> Peers<T> {
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
         let grant = &mut entry.grant;
         let may_grow = grant.most == 0 || grant.limit < grant.most;
-        if entry.gone.is_none() && may_grow && !grant.is_asked {
+        if entry.gone.is_none() && entry.link == Link::Linked && may_grow && !grant.is_asked {
             grant.is_asked = true;
             self.notify(row, 0, Verb::Want, bytes);
         }

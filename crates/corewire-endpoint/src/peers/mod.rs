@@ -29,10 +29,11 @@ use self::calls::Calls;
 pub use self::events::PeerEvent;
 use self::events::PeerEvents;
 pub use self::offers::Lent;
-use self::row::Row;
+use self::row::{Link, Row};
 use crate::budget::{Budget, cost};
 use crate::error::MessageError;
 use crate::grants::Grants;
+use crate::list::Seed;
 use crate::operations::{Operation, Operations};
 use crate::rendezvous::Transfer;
 use crate::selector::{Peer, Status};
@@ -76,13 +77,13 @@ pub(crate) struct Peers<T: Transport> {
 
 impl<T: Transport> Peers<T> {
     /// Of an endpoint without peers that keeps `budget` of what arrives.
-    pub(crate) fn new(transport: T, budget: &Budget) -> Self {
+    pub(crate) fn new(transport: T, budget: &Budget, seed: Seed) -> Self {
         let reply_bytes_max = budget.of_one_peer();
         Self {
             transport,
             transfers: Vec::new(),
             helps: Vec::new(),
-            operations: Operations::default(),
+            operations: Operations::new(seed),
             rows: Vec::new(),
             leaving: Vec::new(),
             departed: Vec::new(),
@@ -168,6 +169,24 @@ impl<T: Transport> Peers<T> {
         self.entry_of(peer).filter(|row| row.name.is_some()).map(|row| row.incarnation)
     }
 
+    pub(crate) fn set_label(&mut self, peer: Peer, label: u64) -> Result<(), MessageError> {
+        let entry = self.rows.get_mut(peer.row() as usize);
+        let entry = entry.filter(|row| row.generation == peer.generation());
+        entry.ok_or(MessageError::UnknownPeer)?.label = label;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn label_of(&self, peer: Peer) -> u64 {
+        self.entry_of(peer).map_or(0, |row| row.label)
+    }
+
+    /// The label of the peer that has this row.
+    #[inline(always)]
+    pub(crate) fn label_at(&self, row: u32) -> u64 {
+        self.rows.get(row as usize).map_or(0, |row| row.label)
+    }
+
     /// The row of a peer that has not gone.
     pub(crate) fn row_of(&self, peer: Peer) -> Result<u32, MessageError> {
         match self.entry_of(peer) {
@@ -194,6 +213,7 @@ impl<T: Transport> Peers<T> {
     }
 
     /// Why nothing will come from this peer any more, if that is so.
+    #[inline]
     pub(crate) fn end_of(&self, peer: Peer) -> Option<MessageError> {
         match self.entry_of(peer) {
             None => Some(MessageError::UnknownPeer),
@@ -209,16 +229,64 @@ impl<T: Transport> Peers<T> {
 
     // Their ends.
 
-    /// A peer has come and has this row.
+    /// A peer has come and has this row, perhaps as one that was [addressed](Self::address).
     pub(crate) fn open(&mut self, row: u32, name: ChannelName, incarnation: u128) {
+        if !self.is_unlinked(row) {
+            self.begin_row(row, name);
+        }
+        let entry = &mut self.rows[row as usize];
+        (entry.link, entry.incarnation) = (Link::Linked, incarnation);
+        let generation = entry.generation;
+        if entry.sends.is_empty() {
+            self.transport.open(row, generation);
+        } else {
+            self.senders.push(row);
+        }
+        self.note_arrival_of(Peer::new(row, generation));
+    }
+
+    fn begin_row(&mut self, row: u32, name: ChannelName) -> Peer {
         let index = row as usize;
         if self.rows.len() <= index {
             self.rows.resize_with(index + 1, Row::default);
         }
         let generation = self.rows[index].generation.wrapping_add(1).max(1);
-        self.rows[index] = Row { generation, name: Some(name), incarnation, ..Row::default() };
-        self.transport.open(row, generation);
-        self.note_arrival_of(Peer::new(row, generation));
+        self.rows[index] = Row { generation, name: Some(name), ..Row::default() };
+        Peer::new(row, generation)
+    }
+
+    /// A peer that is known by its name has this row from now on, and will come, or will turn out to be gone. `None` if a peer
+    /// that has gone has the row still.
+    pub(crate) fn address(&mut self, row: u32, name: &ChannelName) -> Option<Peer> {
+        let is_taken = |row: &Row| row.name.is_some() && !row.is_over;
+        if self.rows.get(row as usize).is_some_and(is_taken) {
+            return None;
+        }
+        let peer = self.begin_row(row, name.clone());
+        self.rows[row as usize].link = Link::Addressed;
+        Some(peer)
+    }
+
+    /// Whether only the name of the peer of `row` is known.
+    #[inline]
+    pub(crate) fn is_unlinked(&self, row: u32) -> bool {
+        let entry = self.rows.get(row as usize);
+        entry.is_some_and(|row| row.link != Link::Linked && row.gone.is_none())
+    }
+
+    /// The same, and makes the transport link it.
+    #[inline]
+    pub(crate) fn must_link(&mut self, row: u32) -> bool {
+        self.is_unlinked(row) && self.ask_for_link(row)
+    }
+
+    #[cold]
+    fn ask_for_link(&mut self, row: u32) -> bool {
+        let link = &mut self.rows[row as usize].link;
+        if std::mem::replace(link, Link::Asked) == Link::Addressed {
+            self.transport.link(row);
+        }
+        true
     }
 
     /// A peer that has sent an impossible value, or whose memory contains one, is cut off.
@@ -292,6 +360,13 @@ impl<T: Transport> Peers<T> {
         }
         self.end_all_offered(row);
         self.end_calls_to(self.peer_of(row), error);
+    }
+
+    /// Nothing is left of this peer: ends the receives that wait for it alone.
+    pub(crate) fn end_receives_from(&mut self, peer: Peer, error: &MessageError) {
+        for operation in self.operations.withdraw_from(peer) {
+            self.operations.end(operation, Err(error.clone()), None);
+        }
     }
 
     /// The last that is done for a peer that has gone. Its row is free now, or when its event has been taken.

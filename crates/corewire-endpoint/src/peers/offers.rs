@@ -30,7 +30,7 @@ impl<T: Transport> Peers<T> {
     ) -> Result<Option<Lent>, MessageError> {
         let row = self.row_of(peer)?;
         let entry = &self.rows[row as usize];
-        if entry.is_within || !entry.sends.is_empty() {
+        if entry.is_within || !entry.sends.is_empty() || self.must_link(row) {
             return Ok(None);
         }
         let number = self.try_offer(row, &envelope, source, true)?;

@@ -16,6 +16,10 @@ pub(super) struct Row {
     pub(super) generation: u32,
     pub(super) name: Option<ChannelName>,
     pub(super) incarnation: u128,
+    /// The caller's number for it.
+    pub(super) label: u64,
+    /// How far its link is.
+    pub(super) link: Link,
     /// It has gone, but something that it sent may be left.
     pub(super) gone: Option<Gone>,
     /// It has gone, and nothing is left of it.
@@ -56,6 +60,18 @@ impl Row {
     pub(super) fn has_words(&self) -> bool {
         !self.acks.is_empty() || !self.notices.is_empty()
     }
+}
+
+/// How far the link with a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Link {
+    /// It is linked, or was.
+    #[default]
+    Linked,
+    /// Only its name is known. What is sent to it waits here.
+    Addressed,
+    /// The same, and the transport links.
+    Asked,
 }
 
 /// What a peer grants this endpoint.

@@ -3,7 +3,8 @@
 use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
 
 use super::Peers;
-use super::row::{Pending, Unacknowledged, to_memory};
+use super::row::{Link, Pending, Unacknowledged, to_memory};
+use crate::budget::cost;
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options, Until};
 use crate::rendezvous::Tail;
@@ -22,7 +23,7 @@ impl<T: Transport> Peers<T> {
         let row = self.row_of(peer)?;
         // In order behind what waits, and never within a message.
         let entry = &self.rows[row as usize];
-        if *sent == 0 && (entry.is_within || !entry.sends.is_empty()) {
+        if *sent == 0 && (entry.is_within || !entry.sends.is_empty()) || self.must_link(row) {
             return Ok(false);
         }
         let done = self.push(row, &envelope, source, sent);
@@ -71,7 +72,7 @@ impl<T: Transport> Peers<T> {
     pub(super) fn start(&mut self, row: u32, mut pending: Pending) -> Result<(), MessageError> {
         // In order behind what waits, and never within a message.
         let entry = &self.rows[row as usize];
-        if entry.is_within || !entry.sends.is_empty() {
+        if entry.is_within || !entry.sends.is_empty() || self.must_link(row) {
             self.send_later(row, pending);
             return Ok(());
         }
@@ -281,10 +282,37 @@ impl<T: Transport> Peers<T> {
         } else {
             entry.sends.push_back(pending);
         }
-        self.transport.open(row, 0);
-        if !self.senders.contains(&row) {
-            self.senders.push(row);
+        // Otherwise they leave when it comes.
+        if entry.link == Link::Linked {
+            self.transport.open(row, 0);
+            if !self.senders.contains(&row) {
+                self.senders.push(row);
+            }
         }
+    }
+
+    /// Keeps a copy of a message for a peer that is not linked yet, until it is. False if the peer is linked, or too much is
+    /// kept for it: as much as is kept of one peer's messages.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to this peer.
+    pub(crate) fn send_when_linked(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        source: &impl Source,
+    ) -> Result<bool, MessageError> {
+        let row = self.row_of(peer)?;
+        if !self.must_link(row) {
+            return Ok(false);
+        }
+        let kept = |pending: &Pending| cost(pending.memory.len() as u64);
+        let kept: u64 = self.rows[row as usize].sends.iter().map(kept).sum();
+        if kept.saturating_add(cost(source.bytes())) > self.reply_bytes_max {
+            return Ok(false);
+        }
+        self.send_later(row, Pending::new(envelope, to_memory(source)));
+        Ok(true)
     }
 
     /// Sends data before everything else that has not begun.

@@ -184,6 +184,7 @@ fn ends_are_reported_as_asked() {
     // A receive that is too small is an error, and the message stays.
     let options = with(6, Report::ErrorsOnly, Until::Copied);
     ends[1].start_receive(Selector::any(), vec![0; 2].into(), options).unwrap();
+    ends[1].progress(None).unwrap();
     let Completion { context, result, .. } = ends[1].next_completion().unwrap();
     let too_small = MessageError::BufferTooSmall { needed: 3, given: 2 };
     assert_eq!((context, result), (6, Err(too_small)));

@@ -5,3 +5,4 @@ mod engine;
 mod hostile;
 mod offers;
 mod rendezvous;
+mod told;

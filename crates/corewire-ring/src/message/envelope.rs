@@ -44,6 +44,9 @@ impl Space {
         matches!(self, Self::Tagged | Self::Untagged)
     }
 
+    /// The flags of a first slot by which messages differ that receives ask for and that request nothing.
+    pub(crate) const MATCHED_FLAGS: u64 = flag_bits(IMMEDIATE | UNTAGGED);
+
     /// Kind and flags of a slot that holds such a message whole, without anything more.
     #[inline(always)]
     pub(crate) const fn inline_bits(self) -> u64 {

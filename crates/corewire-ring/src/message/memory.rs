@@ -51,12 +51,59 @@ impl Pin {
         Stretch { address: self.at.as_ptr().expose_provenance() as u64, bytes: self.bytes as u64 }
     }
 
+    #[inline]
     fn put(self, at: usize, source: &[u8]) -> usize {
         let room = self.from(at);
         let count = room.bytes.min(source.len());
         // SAFETY: the caller of `Memory::pinned` guarantees that it is writable; both have `count` bytes.
         unsafe { source.as_ptr().copy_to(room.at.as_ptr(), count) };
         count
+    }
+}
+
+impl Pin {
+    /// Copies up to 48 bytes, for which there is room, without a call.
+    #[inline(always)]
+    fn put_short(self, source: &[u8]) {
+        let (to, bytes) = (self.at.as_ptr(), source.len());
+        match bytes {
+            0 => {}
+            // The pieces overlap where they must.
+            1..=7 => {
+                let mut done = 0;
+                while done < bytes {
+                    self.put_piece::<1>(source, done);
+                    done += 1;
+                }
+            }
+            8..=15 => self.put_pieces::<8>(source),
+            16..=32 => self.put_pieces::<16>(source),
+            33..=48 => {
+                self.put_piece::<16>(source, 0);
+                self.put_piece::<16>(source, 16);
+                self.put_piece::<16>(source, bytes - 16);
+            }
+            // SAFETY: the caller of `Memory::pinned` guarantees that it is writable; both have `bytes` bytes.
+            _ => unsafe { source.as_ptr().copy_to(to, bytes) },
+        }
+    }
+
+    /// Copies the first and the last `N` bytes, of at most twice as many.
+    #[inline(always)]
+    fn put_pieces<const N: usize>(self, source: &[u8]) {
+        self.put_piece::<N>(source, 0);
+        self.put_piece::<N>(source, source.len() - N);
+    }
+
+    /// Copies `N` bytes at `at`. There is room for all of `source`.
+    #[inline(always)]
+    fn put_piece<const N: usize>(self, source: &[u8], at: usize) {
+        if let Some(piece) = source[at..].first_chunk::<N>() {
+            // SAFETY: within the pinned memory, since the piece lies within `source`.
+            let to = unsafe { self.at.add(at) };
+            // SAFETY: the caller of `Memory::pinned` guarantees that it is writable; it need not be aligned.
+            unsafe { to.cast::<[u8; N]>().write_unaligned(*piece) };
+        }
     }
 }
 
@@ -77,8 +124,8 @@ impl Memory {
     /// seen as a slice.
     ///
     /// # Safety
-    /// Until this value has been returned by the endpoint or dropped together with the endpoint, the
-    /// memory is readable for a send, and writable for a receive, from any thread. What another thread
+    /// Until this value, and each part that it was [divided](Self::split_front) into, has been returned by the endpoint or
+    /// dropped together with the endpoint, the memory is readable for a send, and writable for a receive, from any thread. What another thread
     /// writes there meanwhile makes the message a mixture, nothing worse.
     #[must_use]
     pub const unsafe fn pinned(at: NonNull<u8>, bytes: usize) -> Self {
@@ -128,6 +175,72 @@ impl Memory {
     #[must_use]
     pub fn filling(bytes: Vec<u8>) -> Self {
         Self(Kind::Pooled(bytes))
+    }
+
+    #[inline(never)]
+    fn put_in_parts(&mut self, at: usize, source: &[u8]) -> usize {
+        match &mut self.0 {
+            Kind::Parts(parts) => scatter(parts.iter_mut().map(Vec::as_mut_slice), at, source),
+            Kind::PinnedParts(pins) => {
+                let (mut skip, mut done) = (at, 0);
+                for pin in pins {
+                    if skip >= pin.bytes {
+                        skip -= pin.bytes;
+                        continue;
+                    }
+                    done += pin.put(skip, &source[done..]);
+                    skip = 0;
+                }
+                done
+            }
+            _ => 0,
+        }
+    }
+
+    #[cold]
+    fn put_elsewhere(&mut self, source: &[u8]) {
+        self.put(0, source);
+    }
+
+    /// Its first `bytes` bytes, or all of it, which it then has no more. Pinned memory is divided, and each part is lent
+    /// as long as the whole was; of other memory the first part is made anew.
+    #[must_use]
+    pub fn split_front(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.room());
+        match &mut self.0 {
+            Kind::Pinned(pin) => {
+                let front = Pin { at: pin.at, bytes };
+                *pin = pin.from(bytes);
+                Self(Kind::Pinned(front))
+            }
+            Kind::PinnedParts(pins) => {
+                let (mut front, mut left) = (Vec::new(), bytes);
+                for pin in &mut **pins {
+                    let taken = left.min(pin.bytes);
+                    front.push(Pin { at: pin.at, bytes: taken });
+                    *pin = pin.from(taken);
+                    left -= taken;
+                }
+                Self(Kind::PinnedParts(front.into()))
+            }
+            Kind::Owned(rest) => {
+                rest.truncate(rest.len() - bytes);
+                alloc::vec![0; bytes].into()
+            }
+            Kind::Pooled(rest) => {
+                rest.shrink_to(rest.capacity() - bytes);
+                alloc::vec![0; bytes].into()
+            }
+            Kind::Parts(parts) => {
+                let mut left = bytes;
+                for part in parts {
+                    let taken = left.min(part.len());
+                    part.truncate(part.len() - taken);
+                    left -= taken;
+                }
+                alloc::vec![0; bytes].into()
+            }
+        }
     }
 
     /// Its parts. None for pinned memory, which the caller has.
@@ -211,24 +324,21 @@ impl Sink for Memory {
         }
     }
 
+    #[inline]
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         match &mut self.0 {
-            Kind::Owned(bytes) => put(bytes, at, source),
-            Kind::Parts(parts) => scatter(parts.iter_mut().map(Vec::as_mut_slice), at, source),
-            Kind::Pooled(bytes) => append(bytes, at, source),
             Kind::Pinned(pin) => pin.put(at, source),
-            Kind::PinnedParts(pins) => {
-                let (mut skip, mut done) = (at, 0);
-                for pin in pins {
-                    if skip >= pin.bytes {
-                        skip -= pin.bytes;
-                        continue;
-                    }
-                    done += pin.put(skip, &source[done..]);
-                    skip = 0;
-                }
-                done
-            }
+            Kind::Owned(bytes) => put(bytes, at, source),
+            Kind::Pooled(bytes) => append(bytes, at, source),
+            Kind::Parts(_) | Kind::PinnedParts(_) => self.put_in_parts(at, source),
+        }
+    }
+
+    #[inline(always)]
+    fn put_short(&mut self, source: &[u8]) {
+        match &mut self.0 {
+            Kind::Pinned(pin) if source.len() <= pin.bytes => pin.put_short(source),
+            _ => self.put_elsewhere(source),
         }
     }
 
@@ -336,6 +446,19 @@ mod tests {
         // SAFETY: as above.
         let one = unsafe { Memory::pinned(NonNull::from(&mut a).cast(), 4) };
         assert_eq!(text(&one, 1, 3), b"bc1");
+    }
+
+    #[test]
+    fn memory_is_divided() {
+        let mut bytes = *b"abcdefg";
+        // SAFETY: the array outlives the memory, and is not used meanwhile.
+        let mut rest = unsafe { Memory::pinned(NonNull::from(&mut bytes).cast(), 7) };
+        let mut front = rest.split_front(3);
+        assert_eq!((front.put(0, b"1234"), rest.put(0, b"xyz")), (3, 3));
+        assert_eq!(rest.split_front(9).len(), 4);
+        assert_eq!((rest.len(), bytes), (0, *b"123xyzg"));
+        let mut rest = Memory::from(vec![vec![0; 2], vec![0; 3]]);
+        assert_eq!((rest.split_front(4).len(), rest.len()), (4, 1));
     }
 
     #[test]

@@ -102,6 +102,12 @@ pub trait Sink {
     /// Returns the number of bytes written.
     fn put(&mut self, at: usize, source: &[u8]) -> usize;
 
+    /// The same as [`put`](Self::put) at 0, for a message of at most 48 bytes.
+    #[inline(always)]
+    fn put_short(&mut self, source: &[u8]) {
+        self.put(0, source);
+    }
+
     /// The memory itself, from the beginning on.
     fn landing(&mut self) -> Landing<'_>;
 }

@@ -13,8 +13,8 @@ use corewire_layout::grants::RELEASES;
 use corewire_layout::pair::{
     ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DATA, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL,
     MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, block_parts,
-    first_position, flags_of, fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of,
-    whole_length, whole_length_with_immediate,
+    first_position, flags_of, fragment_parts, is_at, kind_of, length_of, matched_length,
+    pair_stamp_base, slots_of, whole_length, whole_length_with_immediate,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -204,6 +204,38 @@ impl Inbox {
         Some(Inline { tag: slot.header().load(Relaxed), immediate, bytes })
     }
 
+    /// The message in `slot`, the next one, whose stamp has the low part `below`, and its space, if it lies in one slot and
+    /// receives ask for it.
+    #[inline(always)]
+    pub(super) fn matched_arrival(&self, slot: Slot<'_>, below: u64) -> Option<(Space, Inline)> {
+        // ORDER(P2): as above.
+        fence_at!(P2: Acquire);
+        let (bytes, is_untagged, has_immediate) = matched_length(below, self.within)?;
+        let space = if is_untagged { Space::Untagged } else { Space::Tagged };
+        let immediate = has_immediate.then(|| slot.immediate().load(Relaxed));
+        Some((space, Inline { tag: slot.header().load(Relaxed), immediate, bytes }))
+    }
+
+    /// Takes a message that [`Inbox::matched_arrival`] has found, as [`Inbox::copy_short_out`] does.
+    #[inline(always)]
+    pub(super) fn put_short(
+        &mut self,
+        slot: Slot<'_>,
+        message: &Inline,
+        target: &mut (impl Sink + ?Sized),
+    ) -> bool {
+        let payload = match message.immediate {
+            None => slot.payload(message.bytes, Access::Read),
+            Some(_) => slot.behind_immediate(message.bytes, Access::Read),
+        };
+        // SAFETY: as in `copy_short_out`.
+        target.put_short(unsafe { payload.as_slice(self.trusted) });
+        payload.end_read();
+        self.next += 1;
+        self.received.add(message.bytes as u64);
+        self.next >= self.publish_at
+    }
+
     /// Takes a message that [`Inbox::short_arrival`] has found. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn copy_short_out(
@@ -345,6 +377,11 @@ impl Inbox {
         }
         if stamp & STAMP_BELOW == Space::Tagged.cell_bits() && self.left == 0 {
             let envelope = Envelope::tagged(slot.header().load(Relaxed));
+            return self.fragment(slot, envelope, slot.length().load(Relaxed), true);
+        }
+        let plain = stamp & STAMP_BELOW & !Space::MATCHED_FLAGS;
+        if plain == Space::Tagged.cell_bits() && self.left == 0 {
+            let envelope = flagged_envelope(slot, stamp);
             return self.fragment(slot, envelope, slot.length().load(Relaxed), true);
         }
         self.other_arrival(slots, stamp)
@@ -623,6 +660,16 @@ pub(super) struct Inline {
 }
 
 const DATA_IN_CELL: u64 = DATA | IN_CELL;
+
+/// The envelope of a message in cells that receives ask for and that requests nothing, with a tag or without, and with an
+/// immediate or without.
+#[inline(always)]
+fn flagged_envelope(slot: Slot<'_>, stamp: u64) -> Envelope {
+    let flags = flags_of(stamp);
+    let space = if flags & UNTAGGED == 0 { Space::Tagged } else { Space::Untagged };
+    let immediate = (flags & IMMEDIATE != 0).then(|| slot.cell_immediate().load(Relaxed));
+    Envelope { immediate, ..Envelope::numbered(space, slot.header().load(Relaxed)) }
+}
 
 /// The bits of a stamp that hold the length.
 const LENGTH_BITS: u64 = 0xff;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use corewire_endpoint::transport::{
     Attention, Change, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Space, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
@@ -213,6 +213,10 @@ impl Transport for PairRings {
         self.pairs.open(row, generation);
     }
 
+    fn link(&mut self, row: u32) {
+        self.control.link(row);
+    }
+
     fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         self.control.cut_off(row, violation);
     }
@@ -262,10 +266,22 @@ impl Transport for PairRings {
     fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: &Wanted,
-        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
     ) -> Short {
-        self.pairs.take_whole(row, wanted, prepare)
+        self.pairs.take_whole(row, find)
+    }
+
+    #[inline(always)]
+    fn try_take_matched<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        self.pairs.take_matched(find)
+    }
+
+    #[inline(always)]
+    fn has_another(&mut self) -> bool {
+        self.pairs.has_another()
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 #[path = "../scratch/mod.rs"]
 mod scratch;
 
+mod addressed;
 mod calls;
 mod channel;
 mod endpoint;

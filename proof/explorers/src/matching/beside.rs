@@ -4,7 +4,7 @@ use corewire_endpoint::transport::{
     Attention, Change, Helped, Polling, Pulled, Room, SendError, Short,
 };
 use corewire_endpoint::{
-    Arrival, Envelope, Held, Peer, PeerViolation, Sink, Source, Transport, Wanted,
+    Arrival, Envelope, Held, Peer, PeerViolation, Sink, Source, Space, Transport, Wanted,
 };
 use corewire_layout::rendezvous::Stretch;
 
@@ -120,6 +120,35 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
             // The second may have something.
             Short::Nothing => Short::Other(FIRST_ROWS),
             found => found,
+        }
+    }
+
+    fn try_take_matched<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        let Some(row) = self.poll() else { return Short::Nothing };
+        self.try_take_whole(row, find)
+    }
+
+    fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        row: u32,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        if row < FIRST_ROWS {
+            return self.first.try_take_whole(row, find);
+        }
+        let shift = u64::from(FIRST_ROWS);
+        let found = self.second.try_take_whole(row - FIRST_ROWS, |space, source, tag, bytes| {
+            find(space, source + shift, tag, bytes)
+        });
+        match found {
+            Short::Taken { source, tag, immediate, bytes } => {
+                Short::Taken { source: source + shift, tag, immediate, bytes }
+            }
+            Short::Other(row) => Short::Other(row + FIRST_ROWS),
+            Short::Nothing => Short::Nothing,
         }
     }
 

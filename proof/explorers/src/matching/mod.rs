@@ -5,3 +5,4 @@
 pub mod beside;
 pub mod party;
 pub mod programs;
+pub mod told;

@@ -1,13 +1,17 @@
 //! What programs call: an endpoint of the library, or a bare engine.
 
 use corewire::{
-    Completion, Endpoint, Matched, Memory, MessageError, OperationHandle, Options, Peer, Selector,
-    Status,
+    Completion, End, Endpoint, Matched, Memory, MessageError, OperationHandle, Options, Peer,
+    Report, Selector, Status, Until,
 };
 use corewire_endpoint::transport::Polling;
 use corewire_endpoint::{Caller, Engine, Looked, Transport};
 
 type Result<T> = std::result::Result<T, MessageError>;
+
+const fn told(context: u64) -> Options {
+    Options { context, report: Report::Queue, until: Until::Copied, truncates: false }
+}
 
 /// The calls of a program. None of them waits.
 #[expect(missing_docs, clippy::missing_errors_doc, reason = "as in the library")]
@@ -24,6 +28,15 @@ pub trait Party {
     fn cancel(&mut self, handle: OperationHandle) -> Result<()>;
     fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>>;
     fn progress(&mut self) -> Result<bool>;
+    /// A receive that reports to the queue, with a number.
+    fn ireceive_told(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        context: u64,
+    ) -> Result<OperationHandle>;
+    /// Tells what has ended of such receives.
+    fn poll(&mut self, max: usize, each: impl FnMut(End<'_>)) -> Result<usize>;
     /// Whether progress may do something even if the last call did nothing.
     fn is_restless(&self) -> bool;
 }
@@ -71,6 +84,19 @@ impl Party for Endpoint {
 
     fn progress(&mut self) -> Result<bool> {
         self.progress()
+    }
+
+    fn ireceive_told(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        context: u64,
+    ) -> Result<OperationHandle> {
+        self.ireceive_with(selector, memory, told(context))
+    }
+
+    fn poll(&mut self, max: usize, each: impl FnMut(End<'_>)) -> Result<usize> {
+        Endpoint::poll(self, max, each)
     }
 
     fn is_restless(&self) -> bool {
@@ -138,6 +164,19 @@ impl<T: Transport> Party for Engine<T> {
 
     fn progress(&mut self) -> Result<bool> {
         Engine::progress(self, None)
+    }
+
+    fn ireceive_told(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        context: u64,
+    ) -> Result<OperationHandle> {
+        self.start_receive(selector, memory, told(context))
+    }
+
+    fn poll(&mut self, max: usize, each: impl FnMut(End<'_>)) -> Result<usize> {
+        Engine::poll(self, max, each)
     }
 
     fn is_restless(&self) -> bool {

@@ -4,7 +4,9 @@ use corewire::{Domain, Endpoint, Peer};
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::{Budget, Engine, Grants, Seed, Transport};
 use corewire_explorers::matching::beside::Beside;
+use corewire_explorers::matching::party::Party;
 use corewire_explorers::matching::programs::{Ends, SMALL_BUDGET, run_all};
+use corewire_explorers::matching::told::Told;
 use corewire_layout::name::ChannelName;
 
 const LARGE_BUDGET: usize = usize::MAX / 2;
@@ -100,6 +102,24 @@ fn the_same_in_memory() {
 fn the_same_where_anything_that_may_happen_does() {
     run_all(&mut in_memory(0x5eed, LARGE_BUDGET, 3), LARGE_BUDGET);
     run_all(&mut in_memory(0x5eed, SMALL_BUDGET, 1), SMALL_BUDGET);
+}
+
+fn told<P: Party>(ends: Ends<P>) -> Ends<Told<P>> {
+    let Ends { endpoints, to_first, sources } = ends;
+    Ends { endpoints: endpoints.into_iter().map(Told::new).collect(), to_first, sources }
+}
+
+// Keeps P228.
+#[test]
+fn the_same_where_ends_are_told() {
+    let (_scratch, domain) = Scratch::new("matching-told");
+    run_all(&mut told(endpoints(&domain, None, 3)), LARGE_BUDGET);
+    for seed in [0, 0x5eed] {
+        run_all(&mut told(in_memory(seed, LARGE_BUDGET, 3)), LARGE_BUDGET);
+        run_all(&mut told(in_memory(seed, SMALL_BUDGET, 1)), SMALL_BUDGET);
+        let network = Network::new(seed, 4, 64).with_offers();
+        run_all(&mut told(in_network(&network, LARGE_BUDGET, 3)), LARGE_BUDGET);
+    }
 }
 
 // Keeps P110.

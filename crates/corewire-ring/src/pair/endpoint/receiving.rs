@@ -4,7 +4,7 @@ use corewire_layout::counters::EndpointCounter;
 
 use super::Endpoint;
 use super::turns::{Polling, Turn};
-use crate::message::{Arrival, Envelope, Sink, Wanted};
+use crate::message::{Arrival, Envelope, Sink, Space, Wanted, Wants};
 use crate::pair::PairViolation;
 use crate::pair::inbox::{CLOSED, Inline};
 use crate::sync::Ordering::Relaxed;
@@ -71,14 +71,61 @@ impl<H: Host> Endpoint<H> {
         }
     }
 
-    /// The same, for a whole message at the head of the pair of `row` that takes several slots or lies in a cell:
-    /// `prepare` gets its length and returns its target, or `None`, which yields [`Short::Other`].
+    /// Takes the next message if it fits a slot, its pair is open, receives ask for messages of its space, it requests no
+    /// acknowledgement, and `find` returns memory for it, by its space, [source](Wanted::source_bits), tag and length. The
+    /// way of most messages to receives that wait.
+    #[inline(always)]
+    pub fn take_matched<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
+    ) -> Short {
+        loop {
+            if let Some((head, below)) = self.watch.current(self.polls) {
+                let row = head.row();
+                let Some(peer) = self.peers.get_mut(row) else {
+                    return Short::Other(row);
+                };
+                let inbox = &mut peer.inbox;
+                let Some((space, message)) = inbox.matched_arrival(head.slot(), below) else {
+                    return Short::Other(row);
+                };
+                let Inline { tag, immediate, bytes } = message;
+                let source = inbox.source();
+                let Some(target) = find(space, source, tag, bytes) else {
+                    return Short::Other(row);
+                };
+                if inbox.is_published() {
+                    self.dirty[row as usize / 64] |= 1 << (row % 64);
+                }
+                let is_due = inbox.put_short(head.slot(), &message, target);
+                head.step(inbox.next());
+                if is_due {
+                    self.publish(row, false);
+                }
+                return Short::Taken { source, tag, immediate, bytes };
+            }
+            match self.turn_to_another(Polling::Once) {
+                Turn::Found => {}
+                Turn::Nobody => return Short::Nothing,
+                Turn::Strange(row) => return Short::Other(row),
+            }
+        }
+    }
+
+    /// Is there another message behind the last one that was taken? One load.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_another(&mut self) -> bool {
+        self.watch.current(self.polls).is_some()
+    }
+
+    /// The same as [`take_matched`](Self::take_matched), for a whole message of any space at the head of the pair of `row`,
+    /// which may take several slots or lie in a cell.
     #[inline]
     pub fn take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: &Wanted,
-        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+        find: impl FnOnce(Space, u64, u64, usize) -> Option<&'a mut S>,
     ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let source = peer.inbox.source();
@@ -86,16 +133,12 @@ impl<H: Host> Endpoint<H> {
         // wait for the stores just before.
         let found = peer.inbox.arrival();
         let Ok(Some(arrival)) = &found else { return Short::Other(row) };
-        let Envelope { tag, immediate, .. } = arrival.envelope;
+        let Envelope { space, tag, immediate, wants } = arrival.envelope;
         let bytes = arrival.bytes;
-        if !arrival.is_whole()
-            || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(wanted.space, tag) })
-            || source == CLOSED
-            || !wanted.takes(source, tag)
-        {
+        if !arrival.is_whole() || wants != Wants::Nothing || source == CLOSED {
             return Short::Other(row);
         }
-        let Some(target) = prepare(bytes) else { return Short::Other(row) };
+        let Some(target) = find(space, source, tag, bytes) else { return Short::Other(row) };
         if arrival.is_in_place() {
             self.copy_held(row, arrival, target);
         } else {

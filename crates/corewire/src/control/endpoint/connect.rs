@@ -32,7 +32,7 @@ use crate::wait::Patience;
 const TRIES_MAX: u32 = 8;
 
 /// Why a request has not led to a link.
-enum Unlinked {
+pub(super) enum Unlinked {
     Failed(ConnectError),
     /// The answer came too late: the row has been given up, or the peer has ended that link and makes another.
     Stale,
@@ -96,7 +96,7 @@ impl EndpointControl {
     }
 
     /// What the runtime directory says about an endpoint.
-    fn record_of(&self, name: &ChannelName) -> Result<NameRecord, ConnectError> {
+    pub(super) fn record_of(&self, name: &ChannelName) -> Result<NameRecord, ConnectError> {
         let record = self.domain.directory.look_up(name).map_err(JoinError::from)?;
         let record = record.ok_or_else(|| ConnectError::NotFound(name.clone()))?;
         if record.kind != NameKind::Endpoint {
@@ -106,10 +106,14 @@ impl EndpointControl {
     }
 
     /// Links this endpoint with the one that was looked up.
-    fn link_with_that(&self, name: &ChannelName, record: &NameRecord) -> Result<u32, Unlinked> {
+    pub(super) fn link_with_that(
+        &self,
+        name: &ChannelName,
+        record: &NameRecord,
+    ) -> Result<u32, Unlinked> {
         let begun = {
             let mut state = lock(&self.state);
-            let begun = state.rows.begin(record.incarnation);
+            let begun = state.rows.begin(name, record.incarnation);
             if let Ok(Begun::Ask(own)) = begun {
                 self.prepare(own);
             }
@@ -242,7 +246,9 @@ impl EndpointControl {
         check_row(&introduction.header, row_there, incarnation).map_err(|_| Reason::Malformed)?;
         let mut state = lock(&self.state);
         self.end_outlived(&mut state, incarnation, theirs);
-        let (own, given_up) = state.rows.request(incarnation, theirs).map_err(|why| match why {
+        let name = &introduction.header.name;
+        let requested = state.rows.request(name, incarnation, theirs);
+        let (own, given_up) = requested.map_err(|why| match why {
             Unavailable::Full => Reason::PeersFull { max: self.header.sizes.peers_max() },
             Unavailable::Closed => Reason::NotFound,
             // It has asked again, or this endpoint is linked with it already.

@@ -9,10 +9,12 @@
 //!
 //! A notice makes the data thread fetch what happens here.
 
+mod addressed;
 mod connect;
 pub(crate) mod observer;
 mod rows;
 mod serving;
+mod to_link;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -38,6 +40,7 @@ use corewire_ring::{Control, Trusted};
 use zerocopy::{FromZeros, IntoBytes};
 
 use self::rows::{Closed, Ended, HungUp, Rows};
+use self::to_link::ToLink;
 use crate::control::ENDS_WITHIN;
 use crate::control::domain::DomainInner;
 use crate::control::frames::next_descriptor;
@@ -61,7 +64,7 @@ pub(crate) struct EndpointControl {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
-    /// A peer has said that it is linked, or has gone.
+    /// A peer has said that it is linked, or has gone; or this endpoint is closed.
     answered: Condvar,
 }
 
@@ -75,6 +78,7 @@ struct State {
     changes: Vec<PeerLink>,
     /// Requests that were dropped: their senders and numbers.
     dropped: Vec<(Peer, u64)>,
+    to_link: ToLink,
 }
 
 /// A linked peer, without its sockets.
@@ -180,6 +184,7 @@ impl EndpointControl {
             watched: BTreeMap::new(),
             changes: Vec::new(),
             dropped: Vec::new(),
+            to_link: ToLink::default(),
         };
         let control = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -345,6 +350,14 @@ impl EndpointHalf for EndpointControl {
 
     fn connect(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError> {
         self.link_with(name)
+    }
+
+    fn address(&self, name: &ChannelName, incarnation: Option<u128>) -> Result<u32, ConnectError> {
+        self.reserve_for(name, incarnation)
+    }
+
+    fn link(&self, row: u32) {
+        self.link_soon(row);
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> Result<(), OsError> {

@@ -15,6 +15,10 @@
 //! one reservation at a time for a peer's incarnation. So of two numbers that a peer has sent, the lower one belongs to
 //! a reservation that has ended, and with it everything that it was told about that row.
 //!
+//! A row can be *addressed* ([`Rows::address`]): it is reserved for a name before anybody asks for a link, and belongs to
+//! the first incarnation of that name that links, or to the one that the caller knows. Between two tries to link it, it
+//! is a new reservation.
+//!
 //! A row whose peer has gone stays reserved, and its sockets stay open, until the data thread has removed the peer
 //! ([`Rows::free`]). So the data thread never hears of two peers in one row, and a peer that sees the sockets close may
 //! give its own rings to others: nobody reads them here any more.
@@ -24,6 +28,8 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
+
+use corewire_layout::name::ChannelName;
 
 /// Number of rows of departed peers that are not reused while there are other free rows.
 const LEFT_KEPT: usize = 8;
@@ -44,10 +50,25 @@ pub(super) struct Rows<T, S, I, L> {
 
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 struct Row<T, S, I, L> {
+    /// [`UNKNOWN`] if the row is addressed, and nobody has tried to link it.
     incarnation: u128,
     number: u64,
     phase: Phase<T, S, I, L>,
+    address: Option<Address>,
+    /// It is addressed, and its shared words have not been reset for this reservation.
+    is_fresh: bool,
 }
+
+/// Whom a row is reserved for before anybody asks for a link.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    pub(super) name: ChannelName,
+    /// The only incarnation of that name that it may be, if that is known.
+    pub(super) incarnation: Option<u128>,
+}
+
+/// The incarnation of nobody.
+const UNKNOWN: u128 = 0;
 
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 enum Phase<T, S, I, L> {
@@ -129,9 +150,66 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         Self { rows_max, rows, left, last_number: 0, is_closed: false }
     }
 
-    /// A thread of this process wants a link with the peer of this incarnation.
-    pub(super) fn begin(&mut self, incarnation: u128) -> Result<Begun, Unavailable> {
-        let own = self.reserve(incarnation)?;
+    /// Reserves a row for a name, or returns the row that the peer of that name has already.
+    pub(super) fn address(&mut self, address: &Address) -> Result<u32, Unavailable> {
+        if self.is_closed {
+            return Err(Unavailable::Closed);
+        }
+        let Address { name, incarnation } = address;
+        if let Some(row) = incarnation.and_then(|incarnation| self.find(incarnation)) {
+            return Ok(row);
+        }
+        let is_its = |row: &Row<T, S, I, L>| {
+            let is_of = |it: &Address| it.name == *name;
+            let is_there = !matches!(row.phase, Phase::Gone { .. });
+            let may_be = incarnation.is_none() || row.incarnation == UNKNOWN;
+            is_there && may_be && row.address.as_ref().is_some_and(is_of)
+        };
+        if let Some((&row, entry)) = self.rows.iter_mut().find(|(_, row)| is_its(row)) {
+            if let Some(incarnation) = incarnation {
+                entry.incarnation = *incarnation;
+                entry.address = Some(address.clone());
+            }
+            return Ok(row);
+        }
+        let row = self.take_free().ok_or(Unavailable::Full)?;
+        self.last_number += 1;
+        let entry = Row {
+            incarnation: incarnation.unwrap_or(UNKNOWN),
+            number: self.last_number,
+            phase: Phase::UNUSED,
+            address: Some(address.clone()),
+            is_fresh: true,
+        };
+        self.rows.insert(row, entry);
+        Ok(row)
+    }
+
+    /// Whom a row is reserved for, if it is addressed and not linked.
+    pub(super) fn addressed(&self, row: u32) -> Option<&Address> {
+        let row = self.rows.get(&row).filter(|row| matches!(row.phase, Phase::Reserved { .. }))?;
+        row.address.as_ref()
+    }
+
+    /// An addressed row will never be linked. True if it was not, and nobody is about to link it: the caller tells the
+    /// data thread.
+    pub(super) fn fail(&mut self, row: u32) -> bool {
+        let entry = self.rows.get_mut(&row).filter(|row| row.address.is_some());
+        let Some(phase) = entry.map(|row| &mut row.phase) else { return false };
+        let is_unused = phase.is_unused();
+        if is_unused {
+            *phase = Phase::Gone { sockets: Vec::new() };
+        }
+        is_unused
+    }
+
+    /// A thread of this process wants a link with the peer of this name and incarnation.
+    pub(super) fn begin(
+        &mut self,
+        name: &ChannelName,
+        incarnation: u128,
+    ) -> Result<Begun, Unavailable> {
+        let own = self.reserve(name, incarnation)?;
         match self.rows.get_mut(&own.row).map(|row| &mut row.phase) {
             Some(Phase::Reserved { asking, .. }) => {
                 *asking += 1;
@@ -176,15 +254,16 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         is_outlived.then_some(row)
     }
 
-    /// The peer of this incarnation asks for a link, from its reservation `theirs`. Also returns the requests that it
+    /// The peer of this name and incarnation asks for a link, from its reservation `theirs`. Also returns the requests that it
     /// has given up. Then the caller answers it, and calls [`Rows::answered`] or [`Rows::release`].
     #[expect(clippy::type_complexity, reason = "the parts of the requests")]
     pub(super) fn request(
         &mut self,
+        name: &ChannelName,
         incarnation: u128,
         theirs: u64,
     ) -> Result<(Reservation, Vec<(T, S, I)>), Unavailable> {
-        let own = self.reserve(incarnation)?;
+        let own = self.reserve(name, incarnation)?;
         let mut given_up = Vec::new();
         match self.rows.get_mut(&own.row).map(|row| &mut row.phase) {
             Some(Phase::Reserved { theirs: known, requests, .. }) if *known <= theirs => {
@@ -357,19 +436,35 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         self.rows.iter().find(|(_, row)| is_its(row)).map(|(&row, _)| row)
     }
 
-    fn reserve(&mut self, incarnation: u128) -> Result<Reservation, Unavailable> {
+    /// The row that is addressed by this name, and that no incarnation has yet.
+    fn find_addressed(&self, name: &ChannelName) -> Option<u32> {
+        let is_its = |row: &Row<T, S, I, L>| {
+            let is_of = |it: &Address| it.name == *name;
+            let is_there = !matches!(row.phase, Phase::Gone { .. });
+            is_there && row.incarnation == UNKNOWN && row.address.as_ref().is_some_and(is_of)
+        };
+        self.rows.iter().find(|(_, row)| is_its(row)).map(|(&row, _)| row)
+    }
+
+    fn reserve(
+        &mut self,
+        name: &ChannelName,
+        incarnation: u128,
+    ) -> Result<Reservation, Unavailable> {
         if self.is_closed {
             return Err(Unavailable::Closed);
         }
-        if let Some(row) = self.find(incarnation) {
-            let number = self.rows[&row].number;
-            return Ok(Reservation { row, number, is_new: false });
+        let found = self.find(incarnation).or_else(|| self.find_addressed(name));
+        if let Some((row, entry)) = found.and_then(|row| Some((row, self.rows.get_mut(&row)?))) {
+            entry.incarnation = incarnation;
+            let is_new = mem::take(&mut entry.is_fresh);
+            return Ok(Reservation { row, number: entry.number, is_new });
         }
         let row = self.take_free().ok_or(Unavailable::Full)?;
         self.last_number += 1;
         let number = self.last_number;
-        let phase = Phase::Reserved { asking: 0, theirs: 0, requests: Vec::new() };
-        self.rows.insert(row, Row { incarnation, number, phase });
+        let (phase, address, is_fresh) = (Phase::UNUSED, None, false);
+        self.rows.insert(row, Row { incarnation, number, phase, address, is_fresh });
         Ok(Reservation { row, number, is_new: true })
     }
 
@@ -382,14 +477,27 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         row.or_else(|| self.left.pop_front())
     }
 
-    /// Releases a reserved row that nobody waits for any more.
+    /// Releases a reserved row that nobody waits for any more. One that is addressed is reserved anew.
     fn release_unused(&mut self, row: u32) {
-        let is_unused = self.rows.get(&row).is_some_and(|row| match &row.phase {
-            Phase::Reserved { asking, requests, .. } => *asking == 0 && requests.is_empty(),
-            _ => false,
-        });
-        if is_unused {
+        let Some(entry) = self.rows.get_mut(&row).filter(|row| row.phase.is_unused()) else {
+            return;
+        };
+        if let Some(address) = &entry.address {
+            self.last_number += 1;
+            entry.number = self.last_number;
+            entry.incarnation = address.incarnation.unwrap_or(UNKNOWN);
+            (entry.phase, entry.is_fresh) = (Phase::UNUSED, true);
+        } else {
             self.rows.remove(&row);
         }
+    }
+}
+
+impl<T, S, I, L> Phase<T, S, I, L> {
+    /// Reserved, and nobody waits for the link.
+    const UNUSED: Self = Self::Reserved { asking: 0, theirs: 0, requests: Vec::new() };
+
+    fn is_unused(&self) -> bool {
+        matches!(self, Self::Reserved { asking: 0, requests, .. } if requests.is_empty())
     }
 }

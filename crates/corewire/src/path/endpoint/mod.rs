@@ -142,13 +142,64 @@ impl Endpoint {
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
         let (row, _) = self.control.connect(&name)?;
+        self.handle_changes()?;
+        self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
+    }
+
+    /// The endpoint of this name, whether it exists yet or not. Returns at once, and asks nobody: the first message to it,
+    /// or the first receive from it, makes a thread of this process link the two, while the caller goes on. What is sent
+    /// until then is pending, in order; [`try_send`](Self::try_send) keeps copies up to one peer's share of the
+    /// [budget](crate::EndpointBuilder::budget).
+    ///
+    /// An `incarnation` ([`incarnation`](Self::incarnation) of that endpoint) says which of its name it is: if that has
+    /// ended, what waits for it ends with [`MessageError::PeerDied`]. Without one, a name that does not exist is waited for,
+    /// and the first that has it is the peer from then on. The same name yields the same peer until that has gone, also if
+    /// it comes by itself.
+    ///
+    /// ```
+    /// use corewire::{Domain, Selector};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-address-{}", std::process::id()));
+    /// let domain = Domain::open_at(&directory)?;
+    /// let mut early = domain.endpoint("early").create()?;
+    /// let late = early.address("late", None)?;
+    /// early.try_send(late, 1, b"hello")?;
+    /// let mut late = domain.endpoint("late").create()?;
+    /// let message = loop {
+    ///     early.progress()?;
+    ///     if let Some(message) = late.try_receive(Selector::any())? {
+    ///         break message;
+    ///     }
+    /// };
+    /// assert_eq!(&*message, b"hello");
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConnectError::Name`], `Full`, `Forked`; `NotFound` with the endpoint's own name if it is closed.
+    pub fn address(&mut self, name: &str, incarnation: Option<u128>) -> Result<Peer, ConnectError> {
+        let name = ChannelName::new(name)?;
+        loop {
+            let row = self.control.address(&name, incarnation)?;
+            self.handle_changes()?;
+            if let Some(peer) = self.engine.peer_at(row).or_else(|| self.engine.address(row, &name))
+            {
+                return Ok(peer);
+            }
+            // Its peer has come and gone meanwhile, and has the row still: there is another one for the name.
+        }
+    }
+
+    /// Takes in what peers have come or gone, outside of a call that waits.
+    fn handle_changes(&mut self) -> Result<(), ConnectError> {
         match self.engine.handle_notices() {
             Err(MessageError::Forked) => return Err(ConnectError::Forked),
             // Left for the next call that waits.
             Err(MessageError::Interrupted) => self.interrupter().interrupt(),
             _ => {}
         }
-        self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
+        Ok(())
     }
 
     /// The endpoint of this name as soon as it exists. Waits for at most `timeout`; `None` waits without a limit.
@@ -192,6 +243,21 @@ impl Endpoint {
     #[must_use]
     pub fn incarnation_of(&self, peer: Peer) -> Option<u128> {
         self.engine.incarnation_of(peer)
+    }
+
+    /// Gives a peer a number of the caller's choice, with which [`poll`](Self::poll) tells of its messages: a place in a
+    /// table of the caller's, for example. It stays as long as the peer does.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownPeer`].
+    pub fn set_label(&mut self, peer: Peer, label: u64) -> Result<(), MessageError> {
+        self.engine.set_label(peer, label)
+    }
+
+    /// The number that [`set_label`](Self::set_label) has given to a peer; 0 if none.
+    #[must_use]
+    pub fn label_of(&self, peer: Peer) -> u64 {
+        self.engine.label_of(peer)
     }
 
     /// The peers that are linked now and have not left or died.

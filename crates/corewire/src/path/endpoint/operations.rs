@@ -1,7 +1,7 @@
 //! Operations that continue by themselves: receiving in the background, and their completions.
 
 use corewire_endpoint::{
-    Completion, Count, CounterId, Memory, MessageError, OperationHandle, Options, Selector,
+    Completion, Count, CounterId, End, Memory, MessageError, OperationHandle, Options, Selector,
 };
 
 use super::Endpoint;
@@ -130,6 +130,60 @@ impl Endpoint {
         let before = completions.len();
         completions.extend(next.take(count_max));
         completions.len() - before
+    }
+
+    /// Begins to receive the messages that `selector` asks for into `memory`, each behind the last one, as long as at
+    /// least `least` bytes are left. Does not block. [`poll`](Self::poll) tells of each with its offset in the memory; the
+    /// last one has `is_released` set. A message that does not fit in the rest goes to the next receive, and the memory is
+    /// then released without one ([`OperationKind::Release`](crate::OperationKind::Release)). A message that is longer than
+    /// all of the memory is truncated if [`Options::truncates`] is set.
+    ///
+    /// Of a burst of messages only those that arrive before a receive are copied twice; with one buffer for many, the
+    /// receive is there. It reports to the queue, or to a counter. Give it [pinned](Memory::pinned) memory: of a vector,
+    /// each message gets a new one, and the vector is only the limit.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    pub fn ireceive_many(
+        &mut self,
+        selector: Selector,
+        memory: impl Into<Memory>,
+        least: usize,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.engine.start_receive_many(selector, memory.into(), least, options)
+    }
+
+    /// Handles what has arrived, and tells `each` of operations that report to the [queue](crate::Report::Queue) as they
+    /// end, of at most `max`. Returns how many, after the first round that has told of one. Never blocks. What `max` leaves
+    /// untold is told by the next call, in order; so it is if `each` panics. With 0 it only makes progress.
+    ///
+    /// It is the shortest way from a message to the receive that waits for it: nothing is moved or allocated.
+    ///
+    /// ```
+    /// use corewire::{Domain, Options, Report, Selector};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-poll-{}", std::process::id()));
+    /// let domain = Domain::open_at(&directory)?;
+    /// let (mut a, mut b) = (domain.endpoint("a").create()?, domain.endpoint("b").create()?);
+    /// let options = Options { context: 7, report: Report::Queue, ..Options::default() };
+    /// b.ireceive_with(Selector::any(), vec![0; 8], options)?;
+    /// let to_b = a.peer("b")?;
+    /// a.send(to_b, 1, b"hello")?;
+    /// let mut received = None;
+    /// while received.is_none() {
+    ///     b.poll(16, |end| received = Some((end.context, end.result.map(|status| status.bytes).ok())))?;
+    /// }
+    /// assert_eq!(received, Some((7, Some(5))));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    #[inline(always)]
+    pub fn poll(&mut self, max: usize, each: impl FnMut(End<'_>)) -> Result<usize, MessageError> {
+        self.engine.poll(max, each)
     }
 
     /// A new counter of completions, for operations that [report](crate::Report::Counter) to it.

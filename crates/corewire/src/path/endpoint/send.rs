@@ -161,6 +161,11 @@ impl Endpoint {
         let is_late = |error: &MessageError| matches!(error, MessageError::Timeout { .. });
         match self.send_slowly(peer, envelope, source, patience) {
             Err(error) if is_late(&error) && matches!(patience, Patience::None) => {
+                if source.block().is_none()
+                    && self.engine.send_when_linked(peer, envelope, source)?
+                {
+                    return Ok(());
+                }
                 Err(match self.engine.name_of(peer).cloned() {
                     Some(name) if !self.is_refused(peer, &envelope, source) => {
                         MessageError::Full { name }

@@ -74,6 +74,18 @@ enum Step {
 
 const INCARNATIONS: [u128; 2] = [100, 200];
 
+fn name(at: usize) -> ChannelName {
+    ChannelName::new(["zero", "one"][at]).unwrap()
+}
+
+/// Whether an end has addressed the other one before it asks, and knows its incarnation.
+#[derive(Clone, Copy)]
+enum Addressed {
+    No,
+    ByName,
+    ByIncarnation,
+}
+
 impl World {
     fn new(asks: [u32; 2], cuts: [u32; 2], may_close: bool) -> Self {
         let end = |index: usize| End {
@@ -87,6 +99,19 @@ impl World {
         };
         let ends = [end(0), end(1)];
         Self { ends, wires: Vec::new(), may_close, has_departures: false }
+    }
+
+    fn addressing(mut self, addressed: [Addressed; 2]) -> Self {
+        for (at, addressed) in addressed.into_iter().enumerate() {
+            let incarnation = match addressed {
+                Addressed::No => continue,
+                Addressed::ByName => None,
+                Addressed::ByIncarnation => Some(INCARNATIONS[1 - at]),
+            };
+            let address = Address { name: name(1 - at), incarnation };
+            assert_eq!(self.ends[at].rows.address(&address), Ok(0));
+        }
+        self
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -168,7 +193,9 @@ impl World {
         match step {
             Step::Ask(at) => {
                 self.ends[at].asks_left -= 1;
-                if let Ok(Begun::Ask(own)) = self.ends[at].rows.begin(INCARNATIONS[1 - at]) {
+                if let Ok(Begun::Ask(own)) =
+                    self.ends[at].rows.begin(&name(1 - at), INCARNATIONS[1 - at])
+                {
                     let wire = self.wires.len();
                     self.wires.push(Wire {
                         requester: at,
@@ -264,7 +291,7 @@ impl World {
         };
         if let Some(Packet::Pair { row, number }) = packet {
             self.end_outlived(at, number);
-            match self.ends[at].rows.request(INCARNATIONS[1 - at], number) {
+            match self.ends[at].rows.request(&name(1 - at), INCARNATIONS[1 - at], number) {
                 Ok((own, given_up)) => {
                     given_up.into_iter().for_each(|(wire, ..)| self.close_wire(at, wire));
                     if self.send(at, wire, Packet::Paired { row: own.row, number: own.number }) {
@@ -314,7 +341,10 @@ impl World {
                 assert_eq!((back.0, other.rows.rows[&row_there].number), (row, theirs));
                 assert_eq!(end.peers.get(&row), Some(&true), "the data thread knows the peer");
             }
-            let is_reserved = |row: &Row<_, _, _, _>| matches!(row.phase, Phase::Reserved { .. });
+            let is_reserved = |row: &Row<_, _, _, _>| {
+                matches!(row.phase, Phase::Reserved { .. })
+                    && !(row.address.is_some() && row.phase.is_unused())
+            };
             assert!(!end.rows.rows.values().any(is_reserved), "a row stays reserved for nobody");
         }
     }
@@ -352,6 +382,46 @@ fn requests_that_are_given_up_link_nobody_and_cost_no_link() {
 }
 
 #[test]
+fn a_row_that_is_addressed_is_its_peers_alone() {
+    use Addressed::{ByIncarnation, ByName, No};
+    for addressed in [[ByName, No], [ByIncarnation, No], [ByName, ByName], [No, ByIncarnation]] {
+        for (asks, cuts) in [([1, 1], [0, 0]), ([2, 0], [0, 0]), ([1, 1], [1, 0])] {
+            assert!(explore(World::new(asks, cuts, false).addressing(addressed)) > 10);
+        }
+    }
+    assert!(explore(World::new([1, 1], [0, 0], true).addressing([ByName, ByName])) > 100);
+}
+
+#[test]
+fn an_address_has_one_row_until_its_peer_has_gone() {
+    let mut rows: Rows<usize, (), (), ()> = Rows::new(4);
+    let by_name = |name| Address { name, incarnation: None };
+    let zero = rows.address(&by_name(name(0))).unwrap();
+    assert_eq!(rows.address(&by_name(name(0))), Ok(zero));
+    let one = rows.address(&by_name(name(1))).unwrap();
+    assert_ne!(zero, one);
+    // The first of the name that links has the row.
+    let Ok(Begun::Ask(own)) = rows.begin(&name(0), 7) else { panic!("it is not linked") };
+    assert_eq!((own.row, own.is_new), (zero, true));
+    assert!(!rows.fail(zero), "a thread asks");
+    assert!(!rows.give_up(own));
+    let Ok(Begun::Ask(again)) = rows.begin(&name(0), 8) else { panic!("it is not linked") };
+    assert_eq!((again.row, again.is_new), (zero, true), "another one, for the row as new");
+    assert!(again.number > own.number);
+    rows.link(again, 1, (0, ()), ());
+    let known = Address { name: name(0), incarnation: Some(8) };
+    assert_eq!((rows.address(&known), rows.address(&by_name(name(0)))), (Ok(zero), Ok(zero)));
+    let other = Address { name: name(0), incarnation: Some(9) };
+    assert_ne!(rows.address(&other).unwrap(), zero);
+    // Nobody has the other name any more.
+    assert!(rows.fail(one));
+    assert_ne!(rows.address(&by_name(name(1))), Ok(one));
+    rows.free(one);
+    rows.end(zero);
+    assert_ne!(rows.address(&by_name(name(0))), Ok(zero), "its peer has gone");
+}
+
+#[test]
 fn links_that_end_leave_no_row_to_two_peers() {
     for (asks, cuts) in [([1, 1], [1, 1]), ([2, 0], [1, 1]), ([2, 1], [0, 1])] {
         assert!(explore(World::new(asks, cuts, false)) > 100);
@@ -362,24 +432,25 @@ fn links_that_end_leave_no_row_to_two_peers() {
 #[test]
 fn rows_are_given_again_last_and_sockets_are_limited() {
     let mut rows: Rows<usize, (), (), ()> = Rows::new(2);
-    let Ok(Begun::Ask(first)) = rows.begin(1) else { panic!("a row is free") };
+    let name = name(0);
+    let Ok(Begun::Ask(first)) = rows.begin(&name, 1) else { panic!("a row is free") };
     rows.link(first, 1, (0, ()), ());
-    assert_eq!(rows.begin(1), Ok(Begun::Linked(0)));
+    assert_eq!(rows.begin(&name, 1), Ok(Begun::Linked(0)));
     assert!(rows.end(0).is_some());
     // Its peer may come again, but not to that row before it is free.
-    let Ok(Begun::Ask(second)) = rows.begin(1) else { panic!("a row is free") };
+    let Ok(Begun::Ask(second)) = rows.begin(&name, 1) else { panic!("a row is free") };
     assert_eq!((second.row, second.number), (1, 2));
-    assert_eq!(rows.begin(2), Err(Unavailable::Full));
+    assert_eq!(rows.begin(&name, 2), Err(Unavailable::Full));
     assert_eq!(rows.on_answer(first, 9), Answer::Stale);
     assert!(!rows.give_up(second));
     rows.free(0);
     for socket in 0..SOCKETS_MAX {
-        let (own, _) = rows.request(1, 5).unwrap();
+        let (own, _) = rows.request(&name, 1, 5).unwrap();
         rows.answered(own, (socket, (), ()));
     }
-    assert_eq!(rows.request(1, 5).unwrap_err(), Unavailable::Full);
-    assert_eq!(rows.request(1, 4).unwrap_err(), Unavailable::Stale);
-    assert_eq!(rows.request(1, 6).unwrap().1.len(), SOCKETS_MAX);
+    assert_eq!(rows.request(&name, 1, 5).unwrap_err(), Unavailable::Full);
+    assert_eq!(rows.request(&name, 1, 4).unwrap_err(), Unavailable::Stale);
+    assert_eq!(rows.request(&name, 1, 6).unwrap().1.len(), SOCKETS_MAX);
     rows.close();
-    assert_eq!(rows.begin(1), Err(Unavailable::Closed));
+    assert_eq!(rows.begin(&name, 1), Err(Unavailable::Closed));
 }

@@ -1,0 +1,163 @@
+//! Peers that the program knows by name before they are linked: threads link them while the program goes on.
+//!
+//! A peer that does not answer, because its process is stopped, holds up the thread that asks it and nobody else. Up to
+//! [`LINKERS_MAX`] threads link at a time; each ends when no row is left. A row whose peer cannot be linked now waits at
+//! the end of the line, for a moment that grows.
+
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use corewire_endpoint::transport::Gone;
+use corewire_layout::frame::Reason;
+use corewire_layout::name::ChannelName;
+use corewire_os::process;
+
+use super::EndpointControl;
+use super::connect::Unlinked;
+use super::rows::{Address, Unavailable};
+use crate::error::ConnectError;
+use crate::guard::lock;
+use crate::halves::{EndpointHalf, PeerChange as PeerLink, notice};
+use crate::tell::tell;
+
+/// The most threads of one endpoint that link addressed peers.
+const LINKERS_MAX: usize = 32;
+/// What such a thread needs of stack, with a margin.
+const STACK_BYTES: usize = 256 << 10;
+/// The first and the longest pause before a peer is tried again.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// What came of one try.
+enum Tried {
+    /// It is linked, or nobody wants it any more.
+    Over,
+    /// It may work in a moment.
+    Later,
+    /// It never will.
+    Never(Gone),
+}
+
+impl EndpointControl {
+    /// See [`EndpointHalf::address`].
+    pub(super) fn reserve_for(
+        &self,
+        name: &ChannelName,
+        incarnation: Option<u128>,
+    ) -> Result<u32, ConnectError> {
+        if self.is_forked() {
+            return Err(ConnectError::Forked);
+        }
+        let mut state = lock(&self.state);
+        let is_its = |linked: &super::Linked| incarnation.is_none() && linked.name == *name;
+        if let Some((row, _)) = state.rows.all_linked().find(|(_, linked)| is_its(linked)) {
+            return Ok(row);
+        }
+        let address = Address { name: name.clone(), incarnation };
+        state.rows.address(&address).map_err(|why| match why {
+            Unavailable::Full => ConnectError::Full { max: self.header.sizes.peers_max() },
+            Unavailable::Closed | Unavailable::Stale => ConnectError::NotFound(name.clone()),
+        })
+    }
+
+    /// See [`EndpointHalf::link`].
+    pub(super) fn link_soon(&self, row: u32) {
+        let Some(this) = self.this.upgrade().filter(|it| !it.is_forked()) else { return };
+        let mut state = lock(&self.state);
+        state.to_link.rows.push_back((row, Duration::ZERO));
+        if state.to_link.linkers == LINKERS_MAX {
+            return;
+        }
+        state.to_link.linkers += 1;
+        drop(state);
+        let linker = thread::Builder::new().name("corewire-link".into()).stack_size(STACK_BYTES);
+        let linker = linker.spawn(move || {
+            process::block_all_signals();
+            this.link_all();
+        });
+        if linker.is_err() {
+            // The next row that is to be linked tries again; if there is none, this one is not linked.
+            let mut state = lock(&self.state);
+            state.to_link.linkers -= 1;
+            if state.to_link.linkers == 0 {
+                let rows = std::mem::take(&mut state.to_link.rows);
+                drop(state);
+                rows.into_iter().for_each(|(row, _)| self.end_addressed(row, Gone::Lost));
+            }
+        }
+    }
+
+    /// Links rows until none is left.
+    fn link_all(self: Arc<Self>) {
+        loop {
+            let mut state = lock(&self.state);
+            let Some((row, pause)) = state.to_link.rows.pop_front() else {
+                state.to_link.linkers -= 1;
+                return;
+            };
+            if !pause.is_zero() {
+                // Ends early if this endpoint is closed, or a peer has come.
+                let waited = self.answered.wait_timeout(state, pause);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            } else {
+                drop(state);
+            }
+            match self.try_link(row) {
+                Tried::Over => {}
+                Tried::Never(how) => self.end_addressed(row, how),
+                Tried::Later => {
+                    let pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
+                    lock(&self.state).to_link.rows.push_back((row, pause));
+                }
+            }
+        }
+    }
+
+    fn try_link(&self, row: u32) -> Tried {
+        let Some(Address { name, incarnation }) = lock(&self.state).rows.addressed(row).cloned()
+        else {
+            return Tried::Over;
+        };
+        let record = match self.record_of(&name) {
+            Ok(record) => record,
+            Err(error) => return self.failed(error, incarnation.is_some()),
+        };
+        if incarnation.is_some_and(|incarnation| incarnation != record.incarnation) {
+            return Tried::Never(Gone::Died);
+        }
+        match self.link_with_that(&name, &record) {
+            Ok(_) => Tried::Over,
+            Err(Unlinked::Stale) => Tried::Later,
+            Err(Unlinked::Failed(error)) => self.failed(error, incarnation.is_some()),
+        }
+    }
+
+    /// What an error means for a peer that is addressed, as the only one of its name if its incarnation `is_known`.
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only reported"))]
+    fn failed(&self, error: ConnectError, is_known: bool) -> Tried {
+        match error {
+            ConnectError::NotFound(_) if is_known => Tried::Never(Gone::Died),
+            // It has not been created yet, is stopped, or something is short for a moment.
+            ConnectError::NotFound(_)
+            | ConnectError::NoAnswer { .. }
+            | ConnectError::Os(_)
+            | ConnectError::Refused { reason: Reason::Resources { .. }, .. } => Tried::Later,
+            ConnectError::Forked => Tried::Over,
+            error => {
+                tell!(warn, "a peer cannot be linked", endpoint = self.name(), why = error);
+                Tried::Never(Gone::Lost)
+            }
+        }
+    }
+
+    /// An addressed row will never be linked.
+    fn end_addressed(&self, row: u32, how: Gone) {
+        let mut state = lock(&self.state);
+        if state.rows.fail(row) {
+            state.changes.push(PeerLink::Gone { row, how, is_closed: false });
+            drop(state);
+            self.notify(notice::PEERS);
+        }
+    }
+}
