@@ -10,7 +10,7 @@ STATES ?= 30000000
 SEEDS ?= 10000
 # How often `make torture-long` does that.
 ROUNDS ?= 10
-# What `make study` is to do: --quick, or all in 25 minutes.
+# What `make study` is to do: --quick, or all in 45 minutes.
 STUDY ?= --quick
 # How long `make fuzz` spends on each target.
 SECONDS ?= 300
@@ -53,8 +53,8 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(LAB) bench policy
 	$(LAB) bench shared
 
-study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints and collective calls, the rivals too (STUDY="--quick")
-	cargo build --release --locked -p corewire-lab --features corewire-lab/rivals
+study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints, collective calls and MPI programs, the rivals too (STUDY="--quick")
+	cargo build --release --locked -p corewire-lab -p corewire-fabric --features corewire-lab/rivals
 	$(LAB) study zimp $(STUDY)
 	$(LAB) study nemesis $(STUDY)
 	$(LAB) study active $(STUDY)
@@ -63,6 +63,7 @@ study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed cal
 	$(LAB) study paxos $(STUDY)
 	$(LAB) study checkpoint $(STUDY)
 	$(LAB) study collectives $(STUDY)
+	$(LAB) study mpi $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models

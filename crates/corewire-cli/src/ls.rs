@@ -6,6 +6,7 @@ use corewire_group::GroupView;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::ranks::Place;
 use crate::seen::{self, Seen, Silent};
 use crate::{access, output, table, units};
 
@@ -19,7 +20,8 @@ published cursor; the maximum length of a message; the memory of ring and payloa
 processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
 messages sent and received; bytes of unexpected messages (no receive call matches
 them yet), and the limit; the peer that sent most of these; whether a loan waits for a
-peer that has not released what it was sent. A service is a name to which processes connect; its columns are the PID, the interface that it serves, and
+peer that has not released what it was sent. The endpoints of MPI ranks stand apart, by
+job and rank; the job is the process that started its ranks. A service is a name to which processes connect; its columns are the PID, the interface that it serves, and
 the number of clients that are bound, - if it serves no interface or does not say
 within a second. Of a group each member has a line: its place and process; L if it
 leads and A if it accepts; the number of the view; entries that it knows to be decided;
@@ -37,7 +39,7 @@ Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
 nothing is kept), loan_waits_for, loan_bytes and unreleased_bytes (the peer for which
 a loan of so many bytes waits, and what it had not released then; null), copy_refusal (why it could not copy large messages from a peer's
-memory, or null), memory_bytes. Services have name, pid, interface, hash (16
+memory, or null), memory_bytes, job and rank (of an MPI rank; else null). Services have name, pid, interface, hash (16
 hexadecimal digits, equal where two sides agree on all messages), bindings and
 clients: objects with the keys pid, uid, gid and driver. These are null if it serves no
 interface or does not say. Objects of the kind member, one for each member of a group,
@@ -94,6 +96,8 @@ struct Endpoint {
     unreleased_bytes: Option<u64>,
     copy_refusal: Option<String>,
     memory_bytes: u64,
+    #[serde(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, Serialize)]
@@ -182,8 +186,15 @@ impl Endpoint {
             most_kept_of: most,
             copy_refusal: view.copy_refusal,
             memory_bytes: view.segment_bytes,
+            place: Place::of(&view.name),
             name: view.name,
         }
+    }
+
+    /// What an MPI rank has before the cells of all endpoints; nothing for other endpoints.
+    fn cells_of_place(&self) -> Option<Vec<String>> {
+        let Place { job, rank } = self.place;
+        Some(vec![job?.to_string(), rank?.to_string()])
     }
 
     fn cells(&self) -> Vec<String> {
@@ -341,6 +352,19 @@ const ENDPOINTS: [(&str, bool); 8] = [
     ("", false),
 ];
 
+const RANKS: [(&str, bool); 10] = [
+    ("job", true),
+    ("rank", true),
+    ("endpoint", false),
+    ("pid", true),
+    ("peers", true),
+    ("sent", true),
+    ("received", true),
+    ("kept", true),
+    ("top peer", false),
+    ("", false),
+];
+
 const MEMBERS: [(&str, bool); 9] = [
     ("group", false),
     ("member", true),
@@ -376,11 +400,23 @@ fn render(rows: &[Row]) -> String {
     .chain(silent(false, false).map(|silent| padded(silent, &CHANNELS)))
     .collect();
     let endpoints: Vec<_> = cells(|row| match row {
-        Row::Endpoint(endpoint) => Some(endpoint.cells()),
+        Row::Endpoint(endpoint) if endpoint.place.job.is_none() => Some(endpoint.cells()),
         _ => None,
     })
     .chain(silent(true, false).map(|silent| padded(silent, &ENDPOINTS)))
     .collect();
+    let mut ranks: Vec<_> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Endpoint(endpoint) => Some((endpoint.place, endpoint)),
+            _ => None,
+        })
+        .collect();
+    ranks.sort_by_key(|(place, _)| *place);
+    let ranks: Vec<_> = ranks
+        .into_iter()
+        .filter_map(|(_, endpoint)| Some([endpoint.cells_of_place()?, endpoint.cells()].concat()))
+        .collect();
     let services: Vec<_> = cells(|row| match row {
         Row::Service(service) => Some(service.cells()),
         _ => None,
@@ -393,9 +429,10 @@ fn render(rows: &[Row]) -> String {
     })
     .collect();
     let mut text = String::new();
-    let tables: [(&[_], _); 4] = [
+    let tables: [(&[_], _); 5] = [
         (&CHANNELS, channels),
         (&ENDPOINTS, endpoints),
+        (&RANKS, ranks),
         (&SERVICES, services),
         (&MEMBERS, members),
     ];

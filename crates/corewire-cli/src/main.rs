@@ -14,7 +14,9 @@ mod log;
 mod ls;
 mod metrics;
 mod monitor;
+mod mpi;
 mod output;
+mod ranks;
 mod receive;
 mod records;
 mod routes;
@@ -74,6 +76,7 @@ enum Command {
     Circuits(circuits::Args),
     Trace(trace::Args),
     Routes(routes::Args),
+    Mpi(mpi::Args),
     /// Measure channels, endpoints, calls and circuits on this machine, each figure beside a baseline of the same run
     /// (starts corewire-lab)
     Bench(lab::Args),
@@ -132,6 +135,8 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Routes(_) | Command::Ls(_) | Command::Top(_) => Use::Joins,
         Command::Metrics(_) | Command::Doctor(_) => Use::Joins,
         Command::Bench(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
+        // The provider works in the domain of its own user.
+        Command::Mpi(_) => Use::Nothing,
     };
     access::choose_owner(owner, name, does)?;
     match command {
@@ -144,6 +149,7 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Circuits(args) => circuits::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Routes(args) => routes::run(&args),
+        Command::Mpi(args) => mpi::run(&args),
         Command::Bench(args) => lab::run("bench", &args),
         Command::Model(args) => lab::run("model", &args),
         Command::Idl(args) => idl::run(&args),

@@ -12,6 +12,7 @@ use corewire_os::file;
 use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
+use crate::ranks::Place;
 use crate::seen::{self, Monitor, Seen};
 use crate::top::rates::counter;
 use crate::{access, output, units};
@@ -26,7 +27,8 @@ Prints the counters of all channels, endpoints, monitors and groups, and all ser
 them to FILE, for the textfile collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
 They are looked up for each answer. Senders of a shared channel come and go, \
-and most of their counters with them; of these only the messages are shown.\n\
+and most of their counters with them; of these only the messages are shown. The endpoints of MPI ranks have the labels \
+job and rank.\n\
 \n\
 ";
 
@@ -201,8 +203,12 @@ fn render(seen: &Seen) -> String {
 }
 
 fn render_endpoints(views: &[EndpointView], text: &mut Text) {
-    let of_endpoint = |view: &EndpointView| format!("{{endpoint=\"{}\"}}", view.name);
-    let endpoints = || views.iter().map(|view| (of_endpoint(view), view));
+    let of_endpoint = |view: &EndpointView| {
+        let labels = Place::of(&view.name).labels();
+        format!("{{endpoint=\"{}\"{labels}}}", view.name)
+    };
+    let labels: Vec<_> = views.iter().map(of_endpoint).collect();
+    let endpoints = || labels.iter().cloned().zip(views);
     for (name, word, help) in OF_ENDPOINTS {
         let of = endpoints().map(|(of, view)| (of, counter(&view.counters, word)));
         text.counter(name, help, of);

@@ -2,6 +2,7 @@
 
 mod checks;
 mod measure;
+mod mpi;
 mod walk;
 
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ Examples:
 Each line says good, improvable (channels work, but could work better) or bad \
 (channels do not work), then what was found and what to do about it. The command ends \
 with 1 if anything is bad. To try a channel, it creates one for a moment, named \
-doctor- and a random number.\n\
+doctor- and a random number. Of each MPI in PATH it says whether `corewire mpi` can run it.\n\
 \n\
 --json prints an array of objects with the keys check, level (good, improvable or \
 bad), found and advice (null if there is nothing to do).\n\

@@ -22,7 +22,8 @@ Examples:
 \n\
 Columns: the channel, endpoint, monitor or group; a receiver's row in the channel; a peer of the \
 endpoint, with a line for what comes from it and one for what goes to it; a link of the \
-monitor, with its circuits; or a member of the group, with its roles; the process; messages \
+monitor, with its circuits; a member of the group, with its roles; or an MPI job and its \
+ranks; the process; messages \
 per second, of a monitor the frames that it forwards, of a group the entries that are decided; payload bytes per second; lag: how many messages a receiver is \
 behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
 until a receive asks for them, of a monitor the lines of 64 bytes that wait there, of a \
@@ -42,7 +43,7 @@ process of each channel and endpoint for that memory, but not the thread that se
 each member of a group what it knows.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
-/ filters by name, enter shows or hides receivers, peers, links and members, j and k or the arrows scroll.\n\
+/ filters by name, enter shows or hides receivers, peers, ranks, links and members, j and k or the arrows scroll.\n\
 \n\
 --once looks twice, an interval apart, prints the rates, and ends. --json prints an \
 object with the keys interval_s, unseen (why something cannot be seen), channels, \
@@ -52,7 +53,7 @@ wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the k
 row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
 wakes_per_s, lag, drops and is_asleep. endpoints holds objects with the keys name, pid, \
 messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, wakes_per_s, kept, \
-kept_bytes, budget_bytes, drops, deaths, is_asleep and peers: objects with the keys name, \
+kept_bytes, budget_bytes, drops, deaths, is_asleep, job and rank (of an MPI rank; else null), and peers: objects with the keys name, \
 pid, sent and received (objects with the keys messages_per_s and bytes_per_s), kept and \
 kept_bytes. monitors holds objects with the keys monitor (its number), pid, circuits, \
 frames_per_s, stored_lines and links: objects with the keys to and circuits. groups \

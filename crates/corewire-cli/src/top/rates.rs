@@ -8,6 +8,7 @@ use corewire_group::GroupView;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::ranks::Place;
 use crate::seen::{self, Seen};
 
 /// A channel, with its rates since the look before.
@@ -61,6 +62,8 @@ pub(crate) struct Endpoint {
     pub(crate) deaths: u64,
     pub(crate) is_asleep: bool,
     pub(crate) peers: Vec<Peer>,
+    #[serde(flatten)]
+    pub(crate) place: Place,
 }
 
 /// A peer of an endpoint, with the rates since the look before, as the endpoint sees them.
@@ -326,6 +329,7 @@ impl Endpoint {
         Self {
             name: now.name.clone(),
             pid: now.pid,
+            place: Place::of(&now.name),
             rates: Rates {
                 messages_per_s: sum(flows().map(|flow| flow.messages_per_s)),
                 bytes_per_s: sum(flows().map(|flow| flow.bytes_per_s)),

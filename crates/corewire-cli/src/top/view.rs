@@ -1,6 +1,7 @@
 //! Which lines are shown, and in which order.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::rates::{
     Channel, Endpoint, Flow, Group, Look, Member, Monitor, MonitorLink, Peer, Rates, Receiver,
@@ -55,11 +56,44 @@ impl Sort {
     }
 }
 
+/// An MPI job: the endpoints of its ranks, in the order of the ranks.
+struct Job<'a> {
+    number: u32,
+    ranks: Vec<&'a Endpoint>,
+}
+
+impl<'a> Job<'a> {
+    fn all(endpoints: &'a [Endpoint]) -> Vec<Self> {
+        let mut jobs = BTreeMap::<u32, Vec<&Endpoint>>::new();
+        for endpoint in endpoints {
+            if let Some(job) = endpoint.place.job {
+                jobs.entry(job).or_default().push(endpoint);
+            }
+        }
+        let sorted = |(number, mut ranks): (u32, Vec<&'a Endpoint>)| {
+            ranks.sort_by_key(|endpoint| (endpoint.place.rank, &endpoint.name));
+            Self { number, ranks }
+        };
+        jobs.into_iter().map(sorted).collect()
+    }
+
+    fn rates(&self) -> Rates {
+        self.ranks.iter().fold(Rates::default(), |sum, endpoint| Rates {
+            messages_per_s: sum.messages_per_s + endpoint.rates.messages_per_s,
+            bytes_per_s: sum.bytes_per_s + endpoint.rates.bytes_per_s,
+            estimated_bytes_per_s: sum.estimated_bytes_per_s + endpoint.rates.estimated_bytes_per_s,
+            waits_per_s: sum.waits_per_s + endpoint.rates.waits_per_s,
+            wakes_per_s: sum.wakes_per_s + endpoint.rates.wakes_per_s,
+        })
+    }
+}
+
 /// What has a name, and so a line of its own.
 #[derive(Clone, Copy)]
 enum Named<'a> {
     Channel(&'a Channel),
     Endpoint(&'a Endpoint),
+    Job(&'a Job<'a>),
     Monitor(&'a Monitor),
     Group(&'a Group),
 }
@@ -69,6 +103,7 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => (&channel.name).into(),
             Self::Endpoint(endpoint) => (&endpoint.name).into(),
+            Self::Job(job) => format!("job {}", job.number).into(),
             Self::Monitor(monitor) => format!("monitor {}", monitor.monitor).into(),
             Self::Group(group) => format!("group {}", group.group).into(),
         }
@@ -78,6 +113,7 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => channel.rates,
             Self::Endpoint(endpoint) => endpoint.rates,
+            Self::Job(job) => job.rates(),
             Self::Monitor(Monitor { frames_per_s, .. }) => {
                 Rates { messages_per_s: *frames_per_s, ..Rates::default() }
             }
@@ -92,6 +128,10 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => [channel.lag, channel.drops, channel.deaths],
             Self::Endpoint(endpoint) => [endpoint.kept, endpoint.drops, endpoint.deaths],
+            Self::Job(job) => {
+                let sum = |of: fn(&Endpoint) -> u64| job.ranks.iter().map(|rank| of(rank)).sum();
+                [sum(|rank| rank.kept), sum(|rank| rank.drops), sum(|rank| rank.deaths)]
+            }
             Self::Monitor(monitor) => [monitor.stored_lines as u64, 0, 0],
             Self::Group(group) => [group.behind, 0, group.ended as u64],
         }
@@ -101,6 +141,9 @@ impl<'a> Named<'a> {
         let (pid, state) = match self {
             Self::Channel(channel) => (channel.pid, String::new()),
             Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep).to_owned()),
+            Self::Job(job) => {
+                (0, format!(", {}", units::counted(job.ranks.len(), "endpoint", "endpoints")))
+            }
             Self::Monitor(monitor) => (monitor.pid, format!(", {}", circuits(monitor.circuits))),
             Self::Group(group) => (0, format!(", view {}", group.view)),
         };
@@ -110,6 +153,9 @@ impl<'a> Named<'a> {
             // The rest is counted for its endpoint.
             cells[BYTES].clear();
             cells.truncate(LAG + 1);
+        }
+        if let Self::Job(_) = self {
+            cells[PID].clear();
         }
         if let Self::Group(_) = self {
             // Its members have processes.
@@ -125,6 +171,7 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
             Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
+            Self::Job(job) => job.ranks.iter().map(|rank| of_rank(rank)).collect(),
             Self::Monitor(monitor) => monitor.links.iter().map(of_link).collect(),
             Self::Group(group) => {
                 let silent = group.silent.iter().map(|place| Line {
@@ -145,7 +192,7 @@ pub(super) struct View {
     pub(super) is_reversed: bool,
     /// Only what has a name that contains this is shown.
     pub(super) filter: String,
-    /// Whether receivers, peers and links have lines.
+    /// Whether receivers, peers, ranks and links have lines.
     pub(super) shows_parts: bool,
 }
 
@@ -174,7 +221,7 @@ const DROPS: usize = 7;
 /// A line of the table.
 pub(super) struct Line {
     pub(super) cells: Vec<String>,
-    /// A receiver of the channel above, a peer of the endpoint above, a link of the monitor above, or a member of the
+    /// A receiver of the channel above, a peer of the endpoint above, a rank of the job above, a link of the monitor above, or a member of the
     /// group above.
     pub(super) is_part: bool,
     /// Messages, receivers or peers were dropped, or one of these died.
@@ -193,7 +240,9 @@ impl View {
     /// The lines for what a look has found.
     pub(super) fn lines(&self, look: &Look) -> Vec<Line> {
         let channels = look.channels.iter().map(Named::Channel);
-        let named = channels.chain(look.endpoints.iter().map(Named::Endpoint));
+        let others = look.endpoints.iter().filter(|endpoint| endpoint.place.job.is_none());
+        let jobs = Job::all(&look.endpoints);
+        let named = channels.chain(others.map(Named::Endpoint)).chain(jobs.iter().map(Named::Job));
         let named = named.chain(look.monitors.iter().map(Named::Monitor));
         let named = named.chain(look.groups.iter().map(Named::Group));
         let mut shown: Vec<_> = named.filter(|named| named.name().contains(&self.filter)).collect();
@@ -236,6 +285,14 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
         Line { cells, is_part: true, is_bad: false }
     };
     [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
+}
+
+fn of_rank(endpoint: &Endpoint) -> Line {
+    let Endpoint { pid, rates, kept, drops, deaths, place, .. } = endpoint;
+    let rank = place.rank.unwrap_or_default();
+    let name = format!("  rank {rank}{}", asleep(endpoint.is_asleep));
+    let is_bad = *drops > 0 || *deaths > 0;
+    Line { cells: cells(name, *pid, rates, [*kept, *drops, *deaths]), is_part: true, is_bad }
 }
 
 fn of_link(link: &MonitorLink) -> Line {
@@ -309,6 +366,7 @@ fn short(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::Place;
 
     #[test]
     fn numbers_are_short() {
@@ -433,6 +491,7 @@ mod tests {
             deaths: 0,
             is_asleep: true,
             peers: vec![peer],
+            place: Place::default(),
         };
         let look = Look { endpoints: vec![endpoint], ..Look::default() };
         let filter = String::new();
@@ -444,5 +503,36 @@ mod tests {
             ["right, asleep 1 7 0 5 0 0 1 0", "  from left 2 4 0 5", "  to left 2 3 0"]
         );
         assert!(lines[0].is_bad && !lines[1].is_bad);
+    }
+
+    #[test]
+    fn the_ranks_of_a_job_stand_below_it_in_their_order() {
+        let endpoint = |rank: u32, messages_per_s| Endpoint {
+            name: format!("mpi-12-{rank}-0"),
+            pid: 90 - rank,
+            rates: Rates { messages_per_s, ..Rates::default() },
+            kept: 1,
+            kept_bytes: 0,
+            budget_bytes: 1000,
+            drops: 0,
+            deaths: u64::from(rank),
+            is_asleep: rank == 1,
+            peers: Vec::new(),
+            place: Place { job: Some(12), rank: Some(rank) },
+        };
+        let look = Look { endpoints: vec![endpoint(1, 5.0), endpoint(0, 7.0)], ..Look::default() };
+        let view =
+            View { sort: Sort::Name, is_reversed: false, filter: "12".into(), shows_parts: true };
+        let lines = view.lines(&look);
+        let cells: Vec<_> = lines.iter().map(|line| line.cells.join("|")).collect();
+        assert_eq!(
+            cells,
+            [
+                "job 12, 2 endpoints||12|0|2|0|0|0|1",
+                "  rank 0|90|7|0|1|0|0|0|0",
+                "  rank 1, asleep|89|5|0|1|0|0|0|1",
+            ]
+        );
+        assert!(lines[0].is_bad && !lines[1].is_bad && lines[2].is_bad);
     }
 }

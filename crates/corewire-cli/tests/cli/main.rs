@@ -9,6 +9,7 @@ mod idl;
 mod live;
 mod log;
 mod look;
+mod mpi;
 mod scratch;
 mod services;
 mod streams;

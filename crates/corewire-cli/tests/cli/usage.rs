@@ -45,6 +45,10 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("top --json", "--once"),
         ("metrics --port 99999", "99999"),
         ("send log --levels three", "three"),
+        ("mpi mpiexec", "mpiexec"),
+        ("mpi --json --print", "--print"),
+        ("mpi --provider /no/such/file", "no file libcorewire-fi.so"),
+        ("mpi --owner 5", "--owner"),
     ];
     for (args, word) in cases {
         let done = scratch.run(args);
@@ -76,6 +80,7 @@ fn every_command_has_help_with_an_example() {
         "top",
         "metrics",
         "doctor",
+        "mpi",
     ] {
         let done = scratch.run(&format!("{command} --help"));
         done.expect_code(0);

@@ -1,0 +1,125 @@
+//! What a read does that finds nothing.
+//!
+//! | ranks | a read that finds nothing |
+//! |---|---|
+//! | at most as many as processors | returns; after 1,000 such reads, yields |
+//! | more | yields, unless the MPI does that itself |
+//!
+//! MPICH 5 looks once and yields, which costs more than to look again: the first read after one that found something looks
+//! 300 times there, while a receive is posted and there are enough processors.
+
+use crate::host::{self, Mpi};
+
+/// Empty reads until the ranks are counted.
+const READS: u32 = 1000;
+/// Looks of one read.
+const LOOKS: u32 = 300;
+
+/// How often reads have found nothing, and what follows from that.
+pub(super) struct Idle {
+    /// Empty reads in a row.
+    empty: u32,
+    /// The number at which something is due.
+    due: u32,
+    /// Looks of the first read after one that found something.
+    looks: u32,
+    /// Empty reads since the ranks were counted.
+    uncounted: u32,
+    is_crowded: bool,
+    mpi: Mpi,
+}
+
+impl Idle {
+    pub(super) fn new(mpi: Mpi) -> Self {
+        let looks = if mpi.looks_once() { LOOKS } else { 1 };
+        Self { empty: 0, due: READS, looks, uncounted: 0, is_crowded: false, mpi }
+    }
+
+    /// How often a read looks.
+    #[inline(always)]
+    pub(super) fn looks(&self) -> u32 {
+        if self.empty == 0 { self.looks } else { 1 }
+    }
+
+    /// A read has found something.
+    #[inline(always)]
+    pub(super) fn found(&mut self) {
+        self.empty = 0;
+    }
+
+    /// A read has found nothing. True if something is due.
+    #[inline(always)]
+    pub(super) fn found_nothing(&mut self) -> bool {
+        self.empty += 1;
+        self.empty >= self.due
+    }
+
+    /// Yields, and counts the ranks from time to time.
+    #[cold]
+    pub(super) fn pause(&mut self, ranks: impl FnOnce() -> usize) {
+        self.uncounted += if self.is_crowded { 1 } else { READS };
+        if self.uncounted >= READS {
+            self.uncounted = 0;
+            self.is_crowded = ranks() > host::processors();
+            let is_looking = self.mpi.looks_once() && !self.is_crowded;
+            self.looks = if is_looking { LOOKS } else { 1 };
+        }
+        self.due = if self.is_crowded { 1 } else { READS };
+        // The next one is due soon again, but not so late that the number runs over.
+        self.empty = self.due;
+        if !(self.is_crowded && self.mpi.yields_itself()) {
+            std::thread::yield_now();
+        } else {
+            // Nothing is due but to count again.
+            (self.empty, self.due) = (1, READS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(idle: &mut Idle, reads: u32, ranks: usize) -> u32 {
+        let mut count = 0;
+        for _ in 0..reads {
+            if idle.found_nothing() {
+                count += 1;
+                idle.pause(|| ranks);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_thousand_reads_pass_before_a_pause() {
+        let mut idle = Idle::new(Mpi::Mpich(4));
+        assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
+        assert_eq!(pauses(&mut idle, 5, 1), 5);
+        idle.found();
+        assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
+    }
+
+    #[test]
+    fn ranks_without_a_processor_pause_at_once() {
+        let many = host::processors() + 1;
+        let mut idle = Idle::new(Mpi::Mpich(4));
+        pauses(&mut idle, READS, many);
+        idle.found();
+        assert_eq!(pauses(&mut idle, 5, many), 5);
+        // Counted again after a thousand pauses.
+        pauses(&mut idle, READS, 1);
+        idle.found();
+        assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
+    }
+
+    #[test]
+    fn an_mpi_that_yields_itself_is_left_alone() {
+        let many = host::processors() + 1;
+        let mut idle = Idle::new(Mpi::Mpich(5));
+        assert_eq!(idle.looks(), LOOKS);
+        pauses(&mut idle, READS, many);
+        idle.found();
+        assert_eq!((idle.looks(), pauses(&mut idle, READS - 1, many)), (1, 0));
+    }
+}

@@ -1,0 +1,162 @@
+//! Domains: `fi_domain`. What is opened in them: `opening.rs`.
+
+use core::ffi::{c_int, c_void};
+use std::collections::BTreeSet;
+
+use corewire_ofi::domain::{FidDomain, OpsDomain};
+use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_EQ, Fid, Ops};
+use corewire_ofi::info::{
+    FI_AV_TABLE, FI_AV_UNSPEC, FI_PROGRESS_AUTO, FI_THREAD_ENDPOINT, FI_THREAD_SAFE,
+    FI_THREAD_UNSPEC, Info,
+};
+use corewire_ofi::mr::OpsMr;
+
+use crate::eq::Eq;
+use crate::errors::{BAD_FLAGS, BUSY, INVALID, NO_DATA, Outcome, status};
+use crate::fabric::FabricLink;
+use crate::gate::Gate;
+use crate::memory::{get, put};
+use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
+use crate::refusals::{no_control, no_ops_open};
+use crate::{at_exit, directory, fork};
+
+/// A domain: objects that one lock protects, if the threading level needs one.
+pub(crate) struct Domain {
+    fabric: FabricLink,
+    gate: &'static Gate,
+    /// The version of the interface that the program asked for.
+    pub(crate) api_version: u32,
+    /// What an address vector is that is of no type in particular.
+    pub(crate) av_type: c_int,
+    pub(crate) mr_mode: c_int,
+    /// Keys of registered memory.
+    pub(crate) keys: BTreeSet<u64>,
+    objects: usize,
+}
+
+pub(crate) type DomainLink = Link<Domain>;
+
+impl Object for Domain {
+    type Head = FidDomain;
+    const CLASS: usize = FI_CLASS_DOMAIN;
+
+    fn ops() -> &'static Ops {
+        static OPS: Ops = Ops {
+            size: size_of::<Ops>(),
+            close,
+            bind,
+            control: no_control,
+            ops_open: no_ops_open,
+            tostr: None,
+            ops_set: None,
+        };
+        &OPS
+    }
+
+    fn closed() -> &'static Closed<Self> {
+        static CLOSED: Closed<Domain> = Closed::new();
+        &CLOSED
+    }
+}
+
+impl Domain {
+    pub(crate) fn add(&mut self) {
+        self.objects += 1;
+    }
+
+    pub(crate) fn remove(&mut self) {
+        self.objects -= 1;
+    }
+}
+
+/// `fi_domain`: a domain that can do `ops`, and register memory by `mr`.
+///
+/// # Safety
+/// The pointers are what the program passed: attributes that `fi_getinfo` returned, and room for a pointer.
+pub(crate) unsafe fn open(
+    fabric: FabricLink,
+    info: *mut Info,
+    domain: *mut *mut FidDomain,
+    context: *mut c_void,
+    (ops, mr): (&'static OpsDomain, &'static OpsMr),
+) -> Outcome {
+    if domain.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller guarantees that.
+    let info = unsafe { get(info.cast_const()) }?;
+    // SAFETY: as above.
+    let attr = unsafe { get(info.domain_attr.cast_const()) }?;
+    if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&attr.threading) {
+        return Err(INVALID);
+    }
+    if attr.data_progress == FI_PROGRESS_AUTO {
+        return Err(NO_DATA);
+    }
+    fork::watch();
+    directory::open()?;
+    at_exit::watch();
+    let threading =
+        if attr.threading == FI_THREAD_UNSPEC { FI_THREAD_SAFE } else { attr.threading };
+    let gate = Gate::of(threading);
+    // SAFETY: the fabric's call is under way; fabrics are not locked, and programs open domains one at a time.
+    let shared = unsafe { fabric.get() };
+    shared.add();
+    let body = Domain {
+        fabric,
+        gate,
+        api_version: shared.api_version,
+        av_type: if attr.av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { attr.av_type },
+        mr_mode: attr.mr_mode,
+        keys: BTreeSet::new(),
+        objects: 0,
+    };
+    let head = FidDomain { fid: fid_of::<Domain>(context), ops, mr };
+    // SAFETY: the caller guarantees that there is room.
+    unsafe { put(domain, object::open(head, gate, body)) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    let close = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let domain = unsafe { enter::<Domain>(fid.cast()) }?;
+        if domain.objects > 0 {
+            return Err(BUSY);
+        }
+        let gate = domain.gate;
+        let closed = object::close(domain);
+        gate.give_back();
+        directory::close();
+        // SAFETY: programs open and close domains of a fabric one at a time.
+        unsafe { closed.fabric.get() }.remove();
+        Ok(())
+    };
+    status(close())
+}
+
+/// `fi_domain_bind`: an event queue for registrations, which end in their calls and report nothing.
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    let bind = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        unsafe { enter::<Domain>(fid.cast()) }?;
+        // SAFETY: as above.
+        if unsafe { class_of(other) } != FI_CLASS_EQ {
+            return Err(INVALID);
+        }
+        // SAFETY: as above.
+        unsafe { linked::<Eq>(other) }?;
+        if flags & !corewire_ofi::flags::FI_SELECTIVE_COMPLETION != 0 {
+            return Err(BAD_FLAGS);
+        }
+        Ok(())
+    };
+    status(bind())
+}
+
+/// Whether a domain that hints name is one of this provider.
+pub(crate) fn is_own(domain: *mut FidDomain) -> bool {
+    // SAFETY: hints name an open object, or null.
+    unsafe { linked::<Domain>(domain.cast()) }.is_ok()
+}

@@ -1,0 +1,24 @@
+//! The endpoint that a call names.
+
+use corewire_ofi::endpoint::FidEp;
+
+use super::Ep;
+use crate::errors::{Outcome, result};
+use crate::object::{self, Entered, enter};
+
+/// Calls `action` with the endpoint that a program named.
+#[inline(always)]
+pub(super) fn with(endpoint: *mut FidEp, action: impl FnOnce(&mut Ep) -> Outcome) -> isize {
+    // SAFETY: the program passes one of its objects.
+    unsafe { object::with::<Ep>(endpoint, |endpoint, _| result(action(endpoint))) }
+}
+
+/// The endpoint that a program named.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline(always)]
+pub(super) unsafe fn named<'a>(endpoint: *mut FidEp) -> Outcome<Entered<'a, Ep>> {
+    // SAFETY: the caller guarantees that.
+    unsafe { enter::<Ep>(endpoint) }
+}

@@ -1,0 +1,94 @@
+//! `fi_getinfo`: what the provider offers, and whether that is what a program asks for.
+//!
+//! It offers one thing, reliable datagrams between the processes of this machine, and one address format. It opens nothing.
+
+mod hints;
+mod make;
+
+use core::ffi::{c_char, c_int};
+
+use corewire_ofi::flags::{
+    FI_DIRECTED_RECV, FI_LOCAL_COMM, FI_MSG, FI_MULTI_RECV, FI_RECV, FI_REMOTE_COMM, FI_SEND,
+    FI_SOURCE, FI_TAGGED,
+};
+use corewire_ofi::info::Info;
+
+use crate::address::{ADDRESS_BYTES, Address};
+use crate::errors::{INVALID, NO_DATA, Outcome, status};
+use crate::memory::{get, put, text};
+use crate::names;
+
+/// All capabilities.
+pub(crate) const CAPS: u64 = FI_MSG
+    | FI_TAGGED
+    | FI_SEND
+    | FI_RECV
+    | FI_MULTI_RECV
+    | FI_DIRECTED_RECV
+    | FI_SOURCE
+    | FI_LOCAL_COMM
+    | FI_REMOTE_COMM;
+
+/// Those that a program gets that asks for some: both directions if it names none, and any peer.
+pub(crate) const fn complete(asked: u64) -> u64 {
+    let directions = if asked & (FI_SEND | FI_RECV) == 0 { FI_SEND | FI_RECV } else { 0 };
+    asked | directions | FI_LOCAL_COMM | FI_REMOTE_COMM
+}
+
+/// The addresses of both sides, as far as they were asked for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Addresses {
+    source: Option<Address>,
+    target: Option<Address>,
+}
+
+pub(crate) unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const Info,
+    info: *mut *mut Info,
+) -> c_int {
+    let make = || {
+        if info.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the program passes texts that end with a zero, or null.
+        let node = unsafe { text(node) }?;
+        // SAFETY: as above.
+        let service = unsafe { text(service) }?;
+        // SAFETY: the program passes hints, or null.
+        let wanted = unsafe { hints::read(hints) }?;
+        let mut addresses = Addresses::default();
+        if !hints.is_null() {
+            // SAFETY: as above.
+            let hints = unsafe { get(hints) }?;
+            addresses.source = address(hints.src_addr.cast(), hints.src_addrlen)?;
+            addresses.target = address(hints.dest_addr.cast(), hints.dest_addrlen)?;
+        }
+        match (service, flags & FI_SOURCE != 0) {
+            (Some(service), true) => addresses.source = Some(names::of_service(node, service)?),
+            (Some(service), false) => addresses.target = Some(names::of_service(node, service)?),
+            // A node without a service says nothing but which machine it is.
+            (None, _) if !node.is_none_or(names::is_here) => return Err(NO_DATA),
+            (None, _) => {}
+        }
+        let made = make::info(version, &wanted, addresses)?;
+        // SAFETY: the program passes room for a pointer.
+        unsafe { put(info, made) }
+    };
+    status(make())
+}
+
+/// An address in hints.
+fn address(at: *const [u8; ADDRESS_BYTES], length: usize) -> Outcome<Option<Address>> {
+    if at.is_null() || length == 0 {
+        return Ok(None);
+    }
+    if length != ADDRESS_BYTES {
+        return Err(NO_DATA);
+    }
+    // SAFETY: the program says that the address has this length.
+    Address::parse(&unsafe { get(at) }?).map(Some).map_err(|_| NO_DATA)
+}

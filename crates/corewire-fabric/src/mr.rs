@@ -1,0 +1,183 @@
+//! Registered memory: nothing needs to be registered, and everything can be, the whole address space too.
+
+use core::ffi::{c_int, c_void};
+
+use corewire_ofi::IoVec;
+use corewire_ofi::errors::FI_ENOKEY;
+use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_MR, FI_ENABLE, Fid, Ops};
+use corewire_ofi::flags::{
+    FI_COLLECTIVE, FI_MR_BASIC, FI_MR_PROV_KEY, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_RMA_EVENT, FI_SEND, FI_WRITE,
+};
+use corewire_ofi::mr::{FidMr, MrAttr, OpsMr};
+
+use crate::domain::{Domain, DomainLink};
+use crate::errors::{BAD_FLAGS, Errno, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Outcome, status};
+use crate::fork;
+use crate::memory::{get, put};
+use crate::object::{self, Closed, Object, class_of, enter, fid_of};
+use crate::refusals::no_ops_open;
+
+/// What memory may be registered for.
+const ACCESS: u64 =
+    FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_COLLECTIVE;
+
+/// Registered memory.
+pub(crate) struct Mr {
+    domain: DomainLink,
+    key: u64,
+}
+
+impl Object for Mr {
+    type Head = FidMr;
+    const CLASS: usize = FI_CLASS_MR;
+
+    fn ops() -> &'static Ops {
+        static OPS: Ops = Ops {
+            size: size_of::<Ops>(),
+            close,
+            bind,
+            control,
+            ops_open: no_ops_open,
+            tostr: None,
+            ops_set: None,
+        };
+        &OPS
+    }
+
+    fn closed() -> &'static Closed<Self> {
+        static CLOSED: Closed<Mr> = Closed::new();
+        &CLOSED
+    }
+}
+
+pub(crate) static OPS: OpsMr = OpsMr { size: size_of::<OpsMr>(), reg, regv, regattr };
+
+/// The memory of a registration, as the three calls name it.
+struct Request {
+    access: u64,
+    key: u64,
+    flags: u64,
+    context: *mut c_void,
+}
+
+fn register(fid: *mut Fid, mr: *mut *mut FidMr, request: &Request) -> Outcome {
+    fork::check()?;
+    // SAFETY: the program passes one of its objects.
+    if unsafe { class_of(fid) } != FI_CLASS_DOMAIN || mr.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: as above.
+    let mut domain = unsafe { enter::<Domain>(fid.cast()) }?;
+    if request.access & !ACCESS != 0 {
+        return Err(INVALID);
+    }
+    if request.flags & !FI_RMA_EVENT != 0 {
+        return Err(BAD_FLAGS);
+    }
+    let mut key = request.key;
+    if domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0 {
+        key = domain.keys.last().map_or(0, |last| last.wrapping_add(1));
+    }
+    if !domain.keys.insert(key) {
+        return Err(Errno(FI_ENOKEY));
+    }
+    domain.add();
+    let fid = fid_of::<Mr>(request.context);
+    let head = FidMr { fid, mem_desc: std::ptr::null_mut(), key };
+    let body = Mr { domain: domain.link(), key };
+    let gate = domain.gate();
+    // SAFETY: the program passes room for a pointer.
+    unsafe { put(mr, object::open(head, gate, body)) }
+}
+
+unsafe extern "C" fn reg(
+    fid: *mut Fid,
+    _: *const c_void,
+    _: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    if offset != 0 {
+        return status(Err(INVALID));
+    }
+    status(register(fid, mr, &Request { access, key, flags, context }))
+}
+
+unsafe extern "C" fn regv(
+    fid: *mut Fid,
+    iov: *const IoVec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    if offset != 0 || iov.is_null() || count != 1 {
+        return status(Err(INVALID));
+    }
+    status(register(fid, mr, &Request { access, key, flags, context }))
+}
+
+unsafe extern "C" fn regattr(
+    fid: *mut Fid,
+    attr: *const MrAttr,
+    flags: u64,
+    mr: *mut *mut FidMr,
+) -> c_int {
+    let register = || {
+        // SAFETY: the program passes attributes.
+        let attr = unsafe { get(attr) }?;
+        if attr.offset != 0 || attr.iov_count > 1 {
+            return Err(INVALID);
+        }
+        if attr.iface != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let MrAttr { access, requested_key: key, context, .. } = attr;
+        register(fid, mr, &Request { access, key, flags, context })
+    };
+    status(register())
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    let close = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let mr = unsafe { enter::<Mr>(fid.cast()) }?;
+        // SAFETY: the gate of the domain is that of its regions.
+        let domain = unsafe { mr.domain.get() };
+        domain.keys.remove(&mr.key);
+        domain.remove();
+        object::close(mr);
+        Ok(())
+    };
+    status(close())
+}
+
+/// `fi_mr_bind`: an endpoint or a counter of a peer's accesses, of which there are none.
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+    let bind = || {
+        fork::check()?;
+        // SAFETY: the program passes its objects.
+        unsafe { enter::<Mr>(fid.cast()) }?;
+        if other.is_null() { Err(INVALID) } else { Ok(()) }
+    };
+    status(bind())
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
+    let control = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        unsafe { enter::<Mr>(fid.cast()) }?;
+        if command == FI_ENABLE { Ok(()) } else { Err(NO_SYSTEM_CALL) }
+    };
+    status(control())
+}

@@ -1,0 +1,257 @@
+//! The objects that a program holds pointers to.
+//!
+//! An object begins with libfabric's structure, as its class demands, and goes on with its own state. Its memory is never
+//! freed: a closed object keeps its memory, with class 0, until the next one of its kind takes it. A call on a closed
+//! object, or on one of another class, therefore finds that and returns an error.
+
+use core::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use corewire_ofi::fid::{FI_CLASS_UNSPEC, Fid, Ops};
+
+use crate::errors::{INVALID, Outcome};
+use crate::gate::{Entry, Gate};
+
+/// The state of a kind of object.
+pub(crate) trait Object: Sized + 'static {
+    /// libfabric's structure, which begins with a [`Fid`].
+    type Head: 'static;
+    const CLASS: usize;
+    /// What all objects of the kind can do. No other provider has this table.
+    fn ops() -> &'static Ops;
+    /// The memory of closed ones.
+    fn closed() -> &'static Closed<Self>;
+}
+
+/// An object in memory.
+#[repr(C)]
+pub(crate) struct Shell<T: Object> {
+    head: T::Head,
+    gate: &'static Gate,
+    /// What the gate says.
+    is_locked: bool,
+    body: MaybeUninit<T>,
+}
+
+/// The memory of closed objects of one kind.
+pub(crate) struct Closed<T: Object>(Mutex<Vec<At<T>>>);
+
+struct At<T: Object>(NonNull<Shell<T>>);
+
+// SAFETY: it is the only pointer to memory that is not in use.
+unsafe impl<T: Object> Send for At<T> {}
+
+impl<T: Object> Closed<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<At<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The beginning of an object.
+pub(crate) fn fid_of<T: Object>(context: *mut c_void) -> Fid {
+    Fid { fclass: T::CLASS, context, ops: T::ops() }
+}
+
+/// An object, for as long as one call works with it.
+pub(crate) struct Entered<'a, T: Object> {
+    shell: &'a mut Shell<T>,
+    _entry: Entry,
+}
+
+impl<T: Object> Deref for Entered<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `enter` has found that the object is open.
+        unsafe { self.shell.body.assume_init_ref() }
+    }
+}
+
+impl<T: Object> DerefMut for Entered<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: `enter` has found that the object is open.
+        unsafe { self.shell.body.assume_init_mut() }
+    }
+}
+
+impl<T: Object> Entered<'_, T> {
+    /// The lock of its domain.
+    pub(crate) fn gate(&self) -> &'static Gate {
+        self.shell.gate
+    }
+
+    /// The object itself, as other objects keep it.
+    pub(crate) fn link(&mut self) -> Link<T> {
+        Link(NonNull::from(&mut *self.shell))
+    }
+}
+
+/// An object that another object uses. It cannot be closed meanwhile: closing it ends with `FI_EBUSY`.
+pub(crate) struct Link<T: Object>(NonNull<Shell<T>>);
+
+impl<T: Object> Clone for Link<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Object> Copy for Link<T> {}
+
+impl<T: Object> PartialEq for Link<T> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Object> Link<T> {
+    /// The object's state.
+    ///
+    /// # Safety
+    /// The caller has entered the gate that both objects have, and holds no other reference to the state.
+    #[inline(always)]
+    pub(crate) unsafe fn get<'a>(mut self) -> &'a mut T {
+        // SAFETY: the memory of objects is never freed; the caller guarantees that this is the only reference.
+        let shell = unsafe { self.0.as_mut() };
+        // SAFETY: an object that is used by another is open.
+        unsafe { shell.body.assume_init_mut() }
+    }
+
+    /// Where the object's state is.
+    pub(crate) fn body(self) -> NonNull<T> {
+        // SAFETY: the memory of objects is never freed.
+        let body = unsafe { &raw mut (*self.0.as_ptr()).body };
+        NonNull::new(body).map_or(NonNull::dangling(), NonNull::cast)
+    }
+
+    /// The gate of its domain.
+    pub(crate) fn gate(self) -> &'static Gate {
+        // SAFETY: the memory of objects is never freed, and the gate of an open one does not change.
+        unsafe { self.0.as_ref() }.gate
+    }
+}
+
+// SAFETY: the state behind it is only accessed by who has entered its gate.
+unsafe impl<T: Object> Send for Link<T> {}
+
+/// Makes an object, and returns it as the program will know it.
+pub(crate) fn open<T: Object>(head: T::Head, gate: &'static Gate, body: T) -> *mut T::Head {
+    let is_locked = gate.is_locked();
+    let shell = Shell { head, gate, is_locked, body: MaybeUninit::new(body) };
+    let at = match T::closed().lock().pop() {
+        Some(At(at)) => {
+            // SAFETY: memory of a closed object, which nothing else uses.
+            unsafe { at.write(shell) };
+            at
+        }
+        None => NonNull::from(Box::leak(Box::new(shell))),
+    };
+    at.as_ptr().cast()
+}
+
+/// The object that a program named.
+///
+/// # Safety
+/// `object` is null or an object of libfabric, open or closed, of this provider or not, that no other thread uses unless
+/// the threading level of its domain permits that.
+pub(crate) unsafe fn enter<'a, T: Object>(object: *mut T::Head) -> Outcome<Entered<'a, T>> {
+    // SAFETY: the caller guarantees that.
+    let shell = unsafe { shell_of::<T>(object) }?;
+    let entry = shell.gate.enter();
+    Ok(Entered { shell, _entry: entry })
+}
+
+/// The memory of an open object of this class.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline(always)]
+unsafe fn shell_of<'a, T: Object>(object: *mut T::Head) -> Outcome<&'a mut Shell<T>> {
+    let fid = object.cast::<Fid>();
+    if fid.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller guarantees that it is an object; every object begins with its class.
+    if unsafe { (*fid).fclass } != T::CLASS {
+        return Err(INVALID);
+    }
+    // SAFETY: an object of this class that was reached through this provider's tables is one of its shells. The caller
+    // guarantees that it has it alone, or the gate is locked before the state is used.
+    Ok(unsafe { &mut *object.cast::<Shell<T>>() })
+}
+
+/// Calls `action` with the object that a program named. What it costs where no lock is needed is two comparisons.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline(always)]
+pub(crate) unsafe fn with<T: Object>(
+    object: *mut T::Head,
+    action: impl FnOnce(&mut T, Link<T>) -> isize,
+) -> isize {
+    // SAFETY: the caller guarantees that.
+    match unsafe { shell_of::<T>(object) } {
+        Ok(shell) if shell.is_locked => locked(shell, action),
+        Ok(shell) => {
+            let me = Link(NonNull::from(&mut *shell));
+            // SAFETY: `shell_of` has found that the object is open.
+            action(unsafe { shell.body.assume_init_mut() }, me)
+        }
+        Err(error) => error.negative(),
+    }
+}
+
+/// The same, under the lock.
+#[inline(never)]
+fn locked<T: Object>(shell: &mut Shell<T>, action: impl FnOnce(&mut T, Link<T>) -> isize) -> isize {
+    let _entry = shell.gate.enter();
+    let me = Link(NonNull::from(&mut *shell));
+    // SAFETY: the caller has found that the object is open.
+    action(unsafe { shell.body.assume_init_mut() }, me)
+}
+
+/// The object that a program named beside the one whose call it is: it may be another provider's.
+///
+/// # Safety
+/// As for [`enter`], and the caller has entered the gate of the object if this provider has made it.
+pub(crate) unsafe fn linked<T: Object>(fid: *mut Fid) -> Outcome<Link<T>> {
+    let at = NonNull::new(fid).ok_or(INVALID)?;
+    // SAFETY: the caller guarantees that it is an object; every object begins so.
+    let head = unsafe { at.as_ref() };
+    if head.fclass != T::CLASS || !std::ptr::eq(head.ops, T::ops()) {
+        return Err(INVALID);
+    }
+    Ok(Link(at.cast()))
+}
+
+/// The class of an object that a program named.
+///
+/// # Safety
+/// As for [`enter`].
+pub(crate) unsafe fn class_of(fid: *mut Fid) -> usize {
+    // SAFETY: the caller guarantees that it is null or an object.
+    unsafe { fid.as_ref() }.map_or(FI_CLASS_UNSPEC, |fid| fid.fclass)
+}
+
+/// Closes an object, and returns its state. A thread that waits at the gate finds it closed.
+pub(crate) fn close<T: Object>(entered: Entered<'_, T>) -> T {
+    let Entered { shell, _entry } = entered;
+    // SAFETY: the object is open, and is not from here on.
+    let body = unsafe { shell.body.assume_init_read() };
+    let fid = (&raw mut shell.head).cast::<Fid>();
+    // SAFETY: every object begins with its class.
+    let class = unsafe { &raw mut (*fid).fclass };
+    // SAFETY: as above.
+    unsafe { class.write(FI_CLASS_UNSPEC) };
+    T::closed().lock().push(At(NonNull::from(shell)));
+    body
+}

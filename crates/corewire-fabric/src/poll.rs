@@ -1,0 +1,207 @@
+//! Sets of queues and counters to poll: `fi_poll`.
+
+use core::ffi::{c_int, c_void};
+
+use corewire_ofi::errors::{FI_EALREADY, FI_EDOMAIN};
+use corewire_ofi::fid::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL, Fid, Ops};
+use corewire_ofi::poll::{FidPoll, OpsPoll, PollAttr};
+
+use crate::cntr::Cntr;
+use crate::cq::Cq;
+use crate::domain::DomainLink;
+use crate::errors::{BAD_FLAGS, Errno, INVALID, Outcome, status};
+use crate::fork;
+use crate::memory::{get, put};
+use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
+use crate::refusals::{no_bind, no_control, no_ops_open};
+
+/// A set of queues and counters. One that is closed meanwhile counts as empty.
+pub(crate) struct PollSet {
+    domain: DomainLink,
+    members: Vec<Member>,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    fid: *mut Fid,
+    /// A counter's value when the set was polled last.
+    value: u64,
+}
+
+impl Object for PollSet {
+    type Head = FidPoll;
+    const CLASS: usize = FI_CLASS_POLL;
+
+    fn ops() -> &'static Ops {
+        static OPS: Ops = Ops {
+            size: size_of::<Ops>(),
+            close,
+            bind: no_bind,
+            control: no_control,
+            ops_open: no_ops_open,
+            tostr: None,
+            ops_set: None,
+        };
+        &OPS
+    }
+
+    fn closed() -> &'static Closed<Self> {
+        static CLOSED: Closed<PollSet> = Closed::new();
+        &CLOSED
+    }
+}
+
+static OPS: OpsPoll = OpsPoll { size: size_of::<OpsPoll>(), poll, poll_add, poll_del };
+
+/// `fi_poll_open`.
+///
+/// # Safety
+/// The pointers are what the program passed: attributes, and room for a pointer.
+pub(crate) unsafe fn open(
+    domain: DomainLink,
+    attr: *mut PollAttr,
+    set: *mut *mut FidPoll,
+) -> Outcome {
+    if set.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller guarantees that.
+    let attr = unsafe { get(attr.cast_const()) }?;
+    if attr.flags != 0 {
+        return Err(BAD_FLAGS);
+    }
+    // SAFETY: the caller has entered the domain.
+    unsafe { domain.get() }.add();
+    let body = PollSet { domain, members: Vec::new() };
+    let head = FidPoll { fid: fid_of::<PollSet>(std::ptr::null_mut()), ops: &OPS };
+    // SAFETY: the caller guarantees that there is room.
+    unsafe { put(set, object::open(head, domain.gate(), body)) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    let close = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let set = unsafe { enter::<PollSet>(fid.cast()) }?;
+        // SAFETY: the gate of the domain is that of its sets.
+        unsafe { set.domain.get() }.remove();
+        object::close(set);
+        Ok(())
+    };
+    status(close())
+}
+
+/// Reports the contexts of members that have something to read.
+unsafe extern "C" fn poll(set: *mut FidPoll, contexts: *mut *mut c_void, count: c_int) -> c_int {
+    let poll = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let mut set = unsafe { enter::<PollSet>(set) }?;
+        let count = usize::try_from(count).map_err(|_| INVALID)?;
+        if contexts.is_null() && count > 0 {
+            return Err(INVALID);
+        }
+        let mut found = 0;
+        for member in &mut set.members {
+            if found == count {
+                break;
+            }
+            if member.look()? {
+                // SAFETY: it has just been used.
+                let context = unsafe { get(member.fid.cast_const().cast::<Head>()) }?.context;
+                // SAFETY: the program passes room for `count` contexts.
+                let at = unsafe { contexts.add(found) };
+                // SAFETY: as above.
+                unsafe { put(at, context) }?;
+                found += 1;
+            }
+        }
+        c_int::try_from(found).map_err(|_| INVALID)
+    };
+    poll().unwrap_or_else(|error: Errno| -error.0)
+}
+
+/// The words of a `Fid` that can be copied.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    fclass: usize,
+    context: *mut c_void,
+}
+
+impl Member {
+    /// Whether there is something to read, after what has arrived was handled.
+    fn look(&mut self) -> Outcome<bool> {
+        // SAFETY: an object that was open when it was added; its memory is never freed.
+        match unsafe { class_of(self.fid) } {
+            FI_CLASS_CQ => {
+                // SAFETY: as above; the gate of the domain is entered.
+                let cq: Link<Cq> = unsafe { linked(self.fid) }?;
+                // SAFETY: as above.
+                unsafe { cq.get() }.has_something()
+            }
+            FI_CLASS_CNTR => {
+                // SAFETY: as above.
+                let cntr: Link<Cntr> = unsafe { linked(self.fid) }?;
+                // SAFETY: as above.
+                let value = unsafe { cntr.get() }.sum()?;
+                Ok(std::mem::replace(&mut self.value, value) != value)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether an object can be a member of a set of this domain.
+fn check(fid: *mut Fid, domain: DomainLink) -> Outcome {
+    // SAFETY: the program passes one of its objects.
+    let found = match unsafe { class_of(fid) } {
+        FI_CLASS_CQ => {
+            // SAFETY: as above.
+            let cq: Link<Cq> = unsafe { linked(fid) }?;
+            // SAFETY: the domain of an open object does not change.
+            unsafe { cq.get() }.domain
+        }
+        FI_CLASS_CNTR => {
+            // SAFETY: as above.
+            let cntr: Link<Cntr> = unsafe { linked(fid) }?;
+            // SAFETY: the domain of an open object does not change.
+            unsafe { cntr.get() }.domain
+        }
+        _ => return Err(INVALID),
+    };
+    if found == domain { Ok(()) } else { Err(Errno(FI_EDOMAIN)) }
+}
+
+unsafe extern "C" fn poll_add(set: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
+    let add = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let mut set = unsafe { enter::<PollSet>(set) }?;
+        if flags != 0 {
+            return Err(BAD_FLAGS);
+        }
+        check(fid, set.domain)?;
+        if set.members.iter().any(|member| member.fid == fid) {
+            return Err(Errno(FI_EALREADY));
+        }
+        set.members.push(Member { fid, value: 0 });
+        Ok(())
+    };
+    status(add())
+}
+
+unsafe extern "C" fn poll_del(set: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
+    let remove = || {
+        fork::check()?;
+        // SAFETY: the program passes one of its objects.
+        let mut set = unsafe { enter::<PollSet>(set) }?;
+        if flags != 0 {
+            return Err(BAD_FLAGS);
+        }
+        let before = set.members.len();
+        set.members.retain(|member| member.fid != fid);
+        if set.members.len() < before { Ok(()) } else { Err(INVALID) }
+    };
+    status(remove())
+}
