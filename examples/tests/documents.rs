@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 17] = [
+const DOCUMENTS: [&str; 18] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
@@ -16,6 +16,7 @@ const DOCUMENTS: [&str; 17] = [
     "docs/guide.md",
     "docs/interfaces.md",
     "docs/layout.md",
+    "docs/mpi.md",
     "docs/ordering.md",
     "docs/results/README.md",
     "docs/results/promises.md",

@@ -81,7 +81,8 @@ fn report_some(args: &ReportArgs, is_unfinished: bool) -> Result<bool, Failure> 
         || redraw::<super::interfaces::Study>(args, is_unfinished)?
         || redraw::<super::routing::Study>(args, is_unfinished)?
         || redraw::<super::protocols::Study>(args, is_unfinished)?
-        || redraw::<super::collectives::Study>(args, is_unfinished)?)
+        || redraw::<super::collectives::Study>(args, is_unfinished)?
+        || redraw::<super::mpi::Study>(args, is_unfinished)?)
 }
 
 /// Draws the page of this study from its journal, or from its results, if the directory has them.

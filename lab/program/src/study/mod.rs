@@ -13,6 +13,7 @@ mod journal;
 mod machine;
 mod mechanisms;
 mod model;
+mod mpi;
 mod nemesis;
 mod open_mpi;
 mod output;
@@ -22,6 +23,7 @@ mod protocols;
 mod results;
 mod routing;
 mod runner;
+mod stepping;
 mod touch;
 mod zimp;
 
@@ -59,6 +61,7 @@ enum Command {
     Paxos(protocols::PaxosArgs),
     Checkpoint(protocols::CheckpointArgs),
     Collectives(collectives::Args),
+    Mpi(mpi::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(zimp::check::Args),
@@ -82,6 +85,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Paxos(args) => protocols::run_paxos(&args),
         Command::Checkpoint(args) => protocols::run_checkpoint(&args),
         Command::Collectives(args) => collectives::run(&args),
+        Command::Mpi(args) => mpi::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => zimp::check::run(&args),

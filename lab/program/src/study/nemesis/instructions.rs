@@ -1,14 +1,12 @@
 //! Counts the instructions of section 4.1.2: those of an enqueue, a dequeue, a send and a matched
 //! receive of 8 bytes. This program starts itself again and steps the other process one instruction at
-//! a time (ptrace) between its marks. This counts what callgrind counts, but includes every system call
-//! needed to meet a peer.
+//! a time between its marks.
 //!
 //! As in the paper, a message is there before its receive is called, so polling is not counted.
 
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -16,7 +14,6 @@ use corewire::{Domain, Endpoint, Peer, Selector};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
 use corewire_layout::pair::{SlotKind, stamp_bits};
 use corewire_layout::segment::FenceMode;
-use corewire_os::processor;
 use corewire_os::sleep::Linux;
 use corewire_published::rings::NemesisQueue;
 use corewire_ring::Trusted;
@@ -26,15 +23,11 @@ use corewire_ring::pair::{
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
-use nix::errno::Errno;
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
 use rustix::process::{getpid, kill_process};
 
 use super::results::Instructions;
 use crate::study::failure::{Doing, Failure};
+use crate::study::stepping;
 
 /// Operations in a batch: as many as an endpoint takes in a row from one peer.
 const BATCH: u32 = 16;
@@ -95,15 +88,9 @@ impl Operation {
 
 /// Counts all operations, in so many batches of each.
 pub(super) fn count(batches: usize, scratch: &Path) -> Result<Vec<Instructions>, Failure> {
-    let count = || {
-        // This thread and the counted process share one processor, because they alternate at each step.
-        let cpus = processor::allowed().doing("ask for processors")?;
-        let first = cpus.first().copied().unwrap_or_default();
-        processor::pin_to(first).doing(format_args!("keep to processor {first}"))?;
+    stepping::on_one_processor(|| {
         Operation::value_variants().iter().map(|&it| count_one(it, batches, scratch)).collect()
-    };
-    let counted = std::thread::scope(|scope| scope.spawn(count).join());
-    counted.unwrap_or_else(|_| Err(Failure::other("counting instructions panicked")))
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -116,80 +103,14 @@ fn count_one(
     let program = std::env::current_exe().doing("find this program")?;
     let mut command = Command::new(program);
     command.args(["study", "count", &name, &batches.to_string()]).arg(scratch.join(&name));
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut stepped = Stepped { child: child.doing("start a process")?, has_ended: false };
-    let [nothing, all] = stepped.count(batches)?;
+    let stretches = stepping::count(&mut command)?;
+    let (nothing, all) = match stretches.split_first() {
+        Some((nothing, all)) if all.len() == batches => (nothing.instructions, all),
+        _ => return Err(Failure::other("what was counted ended too soon")),
+    };
+    let all: u64 = all.iter().map(|stretch| stretch.instructions).sum();
     let instructions = (all as f64 / batches as f64 - nothing as f64) / f64::from(BATCH);
     Ok(Instructions { operation: name, instructions, paper: operation.paper() })
-}
-
-/// A process that is stepped instruction by instruction.
-struct Stepped {
-    child: Child,
-    /// The process has ended, so its id may belong to another process.
-    has_ended: bool,
-}
-
-impl Stepped {
-    /// Returns the number of steps between its first two marks, and between all later ones.
-    fn count(&mut self, batches: usize) -> Result<[u64; 2], Failure> {
-        let what = "step through a process (ptrace)";
-        let mut line = String::new();
-        if let Some(output) = &mut self.child.stdout {
-            BufReader::new(output).read_line(&mut line).doing(what)?;
-        }
-        let marks = usize::from_str_radix(line.trim(), 16).doing(what)? as ptrace::AddressType;
-        let tid = Pid::from_raw(self.child.id().cast_signed());
-        ptrace::seize(tid, ptrace::Options::empty()).doing(what)?;
-        ptrace::interrupt(tid).doing(what)?;
-        waitpid(tid, Some(WaitPidFlag::__WALL)).doing(what)?;
-        if let Some(input) = &mut self.child.stdin {
-            input.write_all(b"\n").doing(what)?;
-        }
-        let mut steps = [0, 0];
-        for stretch in 0.. {
-            ptrace::cont(tid, None).doing(what)?;
-            match waitpid(tid, Some(WaitPidFlag::__WALL)).doing(what)? {
-                WaitStatus::Stopped(_, Signal::SIGWINCH) => {
-                    steps[stretch.min(1)] += step_to_mark(tid, marks).doing(what)?;
-                }
-                WaitStatus::Exited(_, 0) if stretch == batches + 1 => {
-                    self.has_ended = true;
-                    break;
-                }
-                other => {
-                    self.has_ended =
-                        matches!(other, WaitStatus::Exited(..) | WaitStatus::Signaled(..));
-                    let failed = format!("what was counted ended too soon: {other:?}");
-                    return Err(Failure::other(failed));
-                }
-            }
-        }
-        Ok(steps)
-    }
-}
-
-/// Steps until the mark is even again. Returns the number of steps at which it was odd.
-fn step_to_mark(tid: Pid, marks: ptrace::AddressType) -> Result<u64, Errno> {
-    let mut steps = 0;
-    loop {
-        ptrace::step(tid, None)?;
-        waitpid(tid, Some(WaitPidFlag::__WALL))?;
-        let is_between = ptrace::read(tid, marks)? % 2 == 1;
-        if !is_between && steps > 0 {
-            return Ok(steps);
-        }
-        steps += u64::from(is_between);
-    }
-}
-
-impl Drop for Stepped {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
 }
 
 /// The marks, odd while an operation is counted.

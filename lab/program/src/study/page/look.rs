@@ -32,7 +32,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
 }
 
 /// The look of a mechanism, and its name in narrow plots.
-const MECHANISMS: [(&str, &str, Look); 31] = [
+const MECHANISMS: [(&str, &str, Look); 36] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
     ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
@@ -63,6 +63,11 @@ const MECHANISMS: [(&str, &str, Look); 31] = [
     ("allocated", "allocated", look("#a8467f", 2.2, "6 3", Marker::Down)),
     ("dbus", "D-Bus", look("#c25400", 2.2, "", Marker::Square)),
     ("grpc", "gRPC", look("#00785a", 2.2, "6 3", Marker::Up)),
+    ("floor", "floor", look("#6e6e6e", 1.6, "2 2", Marker::Diamond)),
+    ("own", "own", look("#c25400", 2.2, "", Marker::Square)),
+    ("own_messages", "own, messages", look("#a8467f", 2.2, "2 2", Marker::Square)),
+    ("ucx", "UCX", look("#00785a", 2.2, "6 3", Marker::Up)),
+    ("shm", "ofi shm", look("#0072b2", 2.2, "8 2 2 2", Marker::Down)),
     ("scatter", "pages", look("#00785a", 2.2, "2 2", Marker::Up)),
 ];
 

@@ -5,6 +5,7 @@ mod collectives;
 mod commands;
 mod interfaces;
 mod mechanisms;
+mod mpi;
 mod nemesis;
 mod protocols;
 
