@@ -30,7 +30,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::asking::{
     ANSWER_TIMEOUT, Row, Wishes, answer, answer_within, ask, connect, protocol, refusal,
 };
-use crate::control::domain::DomainInner;
+use crate::control::domain::{DomainHandle, DomainInner};
 use crate::control::frames::{REQUESTS_PER_TURN, next_descriptor};
 use crate::control::hub::{Failures, Handler, Token};
 use crate::control::shared::attachment::{self, JoinRequest, SharedAttachment};
@@ -64,7 +64,7 @@ pub(crate) struct Attachment {
     answered: Condvar,
     /// Failed calls in a row that read from the socket.
     unread: Failures,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     incarnation: u128,
     type_tag: TypeTag,
 }
@@ -89,7 +89,7 @@ pub(crate) enum Answer {
 
 /// Asks the owner of channel `name` for a row. `is_in_place`: the receiver reads in place.
 pub(crate) fn attach(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     name: &ChannelName,
     place: Place,
     wishes: Wishes,
@@ -140,7 +140,7 @@ pub(crate) fn attach(
         answers: Mutex::default(),
         answered: Condvar::new(),
         unread: Failures::default(),
-        domain: Arc::clone(domain),
+        domain: domain.clone(),
         incarnation: link.header.incarnation,
         type_tag: link.header.type_tag,
     });
@@ -378,6 +378,7 @@ impl ReceiverHalf for Attachment {
         self.unwatch();
         // If this fails, the hang-up tells the owner.
         let _ = self.socket.send(&Frame::Leave, &[]);
+        self.domain.end();
     }
 
     /// The descriptor through which the owner wakes this receiver. It is created and handed over once.

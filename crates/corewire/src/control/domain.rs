@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use corewire_layout::frame::{Frame, Reason};
@@ -27,6 +29,8 @@ pub(crate) struct DomainInner {
     listening: Option<(Listener, SocketName)>,
     /// The listener's token in the hub.
     token: OnceLock<Token>,
+    /// What of this process still uses the domain: [`DomainHandle`]s that have not ended.
+    uses: AtomicUsize,
     state: Mutex<DomainState>,
 }
 
@@ -65,7 +69,7 @@ impl DomainInner {
         directory: RuntimeDirectory,
         hub: Arc<HubHandle>,
         listening: Option<(Listener, SocketName)>,
-    ) -> Result<Arc<Self>, OpenError> {
+    ) -> Result<DomainHandle, OpenError> {
         let state = DomainState { spare: Bell::new().ok(), ..DomainState::default() };
         let state = Mutex::new(state);
         let inner = Arc::new_cyclic(|this| Self {
@@ -74,13 +78,28 @@ impl DomainInner {
             hub,
             listening,
             token: OnceLock::new(),
+            uses: AtomicUsize::new(0),
             state,
         });
+        let handle = DomainHandle::new(&inner);
         if let Some((listener, _)) = &inner.listening {
             let handler: Weak<dyn Handler> = inner.this.clone();
             let _ = inner.token.set(inner.hub().watch(listener, handler)?);
         }
-        Ok(inner)
+        Ok(handle)
+    }
+
+    /// Closes this process's socket.
+    fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
+        if let Some((listener, name)) = &self.listening {
+            if let Some(&token) = self.token.get() {
+                self.hub().forget(listener, token);
+            }
+            self.directory.remove(&name.file());
+        }
     }
 
     /// This process's socket; a guest has none.
@@ -283,16 +302,89 @@ impl DomainInner {
     }
 }
 
-impl Drop for DomainInner {
+/// A use of a domain: by the program, or by what it holds. The last one that ends closes this process's socket, on the
+/// thread that ends it: the control thread may hold the domain for longer, and the process ends without waiting for it.
+pub(crate) struct DomainHandle {
+    domain: Arc<DomainInner>,
+    has_ended: AtomicBool,
+}
+
+impl DomainHandle {
+    fn new(domain: &Arc<DomainInner>) -> Self {
+        domain.uses.fetch_add(1, AcqRel);
+        Self { domain: domain.clone(), has_ended: AtomicBool::new(false) }
+    }
+
+    /// The domain, for parts of what holds this handle.
+    pub(crate) fn inner(&self) -> &Arc<DomainInner> {
+        &self.domain
+    }
+
+    /// Ends this use. What holds the handle is closed, and is dropped when no other thread is in it any more.
+    pub(crate) fn end(&self) {
+        if !self.has_ended.swap(true, AcqRel) && self.domain.uses.fetch_sub(1, AcqRel) == 1 {
+            self.domain.close();
+        }
+    }
+}
+
+impl Clone for DomainHandle {
+    fn clone(&self) -> Self {
+        Self::new(&self.domain)
+    }
+}
+
+impl Drop for DomainHandle {
     fn drop(&mut self) {
-        if self.is_forked() {
-            return;
-        }
-        if let Some((listener, name)) = &self.listening {
-            if let Some(&token) = self.token.get() {
-                self.hub().forget(listener, token);
-            }
-            self.directory.remove(&name.file());
-        }
+        self.end();
+    }
+}
+
+impl Deref for DomainHandle {
+    type Target = DomainInner;
+
+    fn deref(&self) -> &DomainInner {
+        &self.domain
+    }
+}
+
+impl fmt::Debug for DomainHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.domain, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use corewire_layout::name::ChannelName;
+
+    use super::Kind;
+    use crate::Domain;
+
+    fn files(directory: &Path) -> Vec<String> {
+        let files = fs::read_dir(directory).unwrap().flatten();
+        files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    // Keeps P14.
+    #[test]
+    fn what_the_control_thread_still_holds_leaves_no_files() {
+        let path = std::env::temp_dir().join(format!("corewire-held-{}", std::process::id()));
+        let domain = Domain::open_at(&path).unwrap();
+        let inner = domain.inner.inner().clone();
+        let (sender, endpoint) = (domain.sender("s").create(), domain.endpoint("e").create());
+        let receiver = domain.receiver("s").join();
+        let listener = domain.listener("l").unwrap();
+        let held = [(Kind::Channel, "s"), (Kind::Endpoint, "e"), (Kind::Listener, "l")]
+            .map(|(kind, name)| inner.find(&[kind], &ChannelName::new(name).unwrap()).unwrap());
+        drop((domain, sender, endpoint, receiver));
+        assert_ne!(files(&path), Vec::<String>::new(), "the listener is still there");
+        drop(listener);
+        assert_eq!(files(&path), Vec::<String>::new());
+        drop((held, inner));
+        fs::remove_dir(&path).unwrap();
     }
 }

@@ -19,7 +19,7 @@ use corewire_os::process::effective_uid;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::asking::{ANSWER_TIMEOUT, deadline_of};
-use crate::control::domain::DomainInner;
+use crate::control::domain::{DomainHandle, DomainInner};
 use crate::control::frames::{EAGAIN, resources};
 use crate::control::reachable::{Kind, Reachable, Visitor};
 use crate::error::{AcceptError, ConnectServiceError};
@@ -37,7 +37,7 @@ const WAITING_OF_GUESTS_MAX: usize = WAITING_MAX / 4 * 3;
 /// The control half of a listener.
 pub(crate) struct ListenerControl {
     name: ChannelName,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     /// Readable while connections wait. Changed only with the state locked.
     bell: Arc<Bell>,
     state: Mutex<State>,
@@ -68,8 +68,8 @@ impl Reachable for ListenerControl {
 }
 
 impl ListenerControl {
-    pub(crate) fn new(domain: &Arc<DomainInner>, name: ChannelName) -> Result<Arc<Self>, OsError> {
-        let (domain, bell) = (Arc::clone(domain), Arc::new(Bell::new()?));
+    pub(crate) fn new(domain: &DomainHandle, name: ChannelName) -> Result<Arc<Self>, OsError> {
+        let (domain, bell) = (domain.clone(), Arc::new(Bell::new()?));
         Ok(Arc::new(Self { name, domain, bell, state: Mutex::default() }))
     }
 
@@ -158,6 +158,7 @@ impl ListenerControl {
             claim.release(&self.domain.directory);
         }
         drop(waiting);
+        self.domain.end();
     }
 }
 

@@ -36,7 +36,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 pub(crate) use self::data_thread::SenderControl;
 use self::groups::Groups;
 use crate::control::ENDS_WITHIN;
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::frames::{EMFILE, REQUESTS_PER_TURN, invite, next_descriptor, resources};
 use crate::control::hub::{Failures, Handler, Hub, Token};
 use crate::control::reachable::Kind;
@@ -58,7 +58,7 @@ pub(crate) struct Owner {
     members: Guarded<Members>,
     rows: RowTable,
     linux: Linux,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     state: Mutex<State>,
     /// How long the first message waits for invited receivers, and the end of that time.
     invitation_patience: Option<Duration>,
@@ -171,7 +171,7 @@ pub(crate) struct OwnerParts {
     pub(crate) home: Option<u32>,
     /// How long the first message waits for invited receivers. `None`: until all have joined.
     pub(crate) invitation_patience: Option<Duration>,
-    pub(crate) domain: Arc<DomainInner>,
+    pub(crate) domain: DomainHandle,
 }
 
 impl Owner {
@@ -556,6 +556,7 @@ impl SenderHalf for Owner {
             self.hub().forget(&invitation.socket, invitation.token);
         }
         self.drop_followers(&mut state);
+        self.domain.end();
     }
 }
 

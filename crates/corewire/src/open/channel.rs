@@ -27,7 +27,7 @@ use corewire_ring::region::Rows;
 use zerocopy::IntoBytes;
 
 use crate::control::asking::Wishes;
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::memory::staging;
 use crate::control::owner::{Owner, OwnerParts, SenderControl};
 use crate::control::reachable::Kind;
@@ -73,7 +73,7 @@ pub struct SenderBuilder<T: ?Sized = [u8]> {
 /// All that a builder was told.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     name: String,
     slots: Option<u64>,
     window_bytes: Option<u64>,
@@ -290,9 +290,9 @@ impl<T: ?Sized> fmt::Debug for SenderBuilder<T> {
 }
 
 impl Options {
-    fn new(domain: &Arc<DomainInner>, name: &str) -> Self {
+    fn new(domain: &DomainHandle, name: &str) -> Self {
         Self {
-            domain: Arc::clone(domain),
+            domain: domain.clone(),
             name: name.to_owned(),
             slots: None,
             window_bytes: None,
@@ -310,7 +310,7 @@ impl Options {
     }
 
     /// Those of a relay's channel, whose sizes are those of the channel that it relays.
-    pub(crate) fn of_relay(domain: &Arc<DomainInner>, name: &ChannelName, wishes: Wishes) -> Self {
+    pub(crate) fn of_relay(domain: &DomainHandle, name: &ChannelName, wishes: Wishes) -> Self {
         let Wishes { wait, sleep_cap, type_tag, .. } = wishes;
         Self { wait, sleep_cap, type_tag, ..Self::new(domain, name.as_str()) }
     }
@@ -409,7 +409,7 @@ impl Options {
             home,
             // A relay waits for all its followers without a limit: they have joined the channel already.
             invitation_patience: (!hangs_up).then(|| self.invitation_patience()),
-            domain: Arc::clone(&self.domain),
+            domain: self.domain.clone(),
         });
         let parts = SenderParts {
             segment: memory,

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameKind};
@@ -19,7 +18,7 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 
 use crate::control::asking::ANSWER_TIMEOUT;
-use crate::control::domain::DomainInner;
+use crate::control::domain::{DomainHandle, DomainInner};
 use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::hub::HubHandle;
 use crate::control::look::{self, Observed, Sighting};
@@ -35,7 +34,7 @@ use crate::tell::tell;
 /// It also raises the soft limit on descriptors to the hard one.
 #[derive(Clone)]
 pub struct Domain {
-    pub(crate) inner: Arc<DomainInner>,
+    pub(crate) inner: DomainHandle,
 }
 
 impl Domain {

@@ -16,7 +16,7 @@ use corewire_ring::pair::{Activity, EndpointMemory, EndpointParts, EndpointShare
 use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
 use zerocopy::IntoBytes;
 
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::endpoint::{EndpointControl, EndpointControlParts};
 use crate::control::reachable::Kind;
 use crate::error::EndpointError;
@@ -42,7 +42,7 @@ impl Domain {
 #[derive(Debug, Clone)]
 #[must_use = "nothing is made before `create`"]
 pub struct EndpointBuilder {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     name: String,
     peers: u64,
     rings: Option<u64>,
@@ -61,7 +61,7 @@ pub struct EndpointBuilder {
 impl EndpointBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
         Self {
-            domain: Arc::clone(&domain.inner),
+            domain: domain.inner.clone(),
             name: name.into(),
             peers: 256,
             rings: None,
@@ -298,7 +298,7 @@ impl EndpointBuilder {
             memory: memory.clone(),
             shared: Arc::clone(&shared),
             bell: Arc::new(Bell::new()?),
-            domain: Arc::clone(&self.domain),
+            domain: self.domain.clone(),
         });
         let parts = EndpointParts { memory, activity, fence_mode, shared };
         let mut pairs = PairRing::new(parts, Hosted::new(control.clone()));

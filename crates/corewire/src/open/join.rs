@@ -9,7 +9,7 @@ use corewire_ring::Trusted;
 
 use crate::control::asking::{Row, Wishes, protocol};
 use crate::control::attach::{self, Answer};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::error::JoinError;
 use crate::halves::ReceiverHalf;
 use crate::host::ReceiverRing;
@@ -19,7 +19,7 @@ use crate::tell::span;
 
 /// Joins channel `name` now.
 pub(crate) fn join<A: Reading>(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     name: &ChannelName,
     wishes: Wishes,
 ) -> Result<Receiver<[u8], A>, JoinError> {
@@ -41,7 +41,7 @@ pub(crate) fn join<A: Reading>(
 
 /// Joins channel `name` now, unless it is the incarnation `former`.
 pub(crate) fn join_other<A: Reading>(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     name: &ChannelName,
     wishes: Wishes,
     former: Option<u128>,
@@ -80,13 +80,13 @@ pub(crate) fn grant<A: Reading>(
 /// How a receiver joined, so that it can join again.
 #[derive(Clone)]
 pub(crate) struct Joiner {
-    pub(crate) domain: Arc<DomainInner>,
+    pub(crate) domain: DomainHandle,
     pub(crate) name: ChannelName,
     pub(crate) wishes: Wishes,
 }
 
 impl Joiner {
-    pub(crate) fn new(domain: &Arc<DomainInner>, name: &ChannelName, wishes: Wishes) -> Self {
-        Self { domain: Arc::clone(domain), name: name.clone(), wishes }
+    pub(crate) fn new(domain: &DomainHandle, name: &ChannelName, wishes: Wishes) -> Self {
+        Self { domain: domain.clone(), name: name.clone(), wishes }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_layout::frame::Start;
@@ -10,7 +9,7 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::segment::TypeTag;
 
 use crate::control::asking::Wishes;
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::error::JoinError;
 use crate::open::domain::Domain;
 use crate::open::join::join;
@@ -30,7 +29,7 @@ impl Domain {
 /// [`typed`](Self::typed) says otherwise. `A` says how they are read.
 #[must_use = "nothing is joined before `join`"]
 pub struct ReceiverBuilder<T: ?Sized = [u8], A = InPlace> {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     name: String,
     wishes: Wishes,
     access: PhantomData<fn(&T) -> A>,
@@ -38,7 +37,7 @@ pub struct ReceiverBuilder<T: ?Sized = [u8], A = InPlace> {
 
 impl ReceiverBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
-        let (domain, name) = (Arc::clone(&domain.inner), name.to_owned());
+        let (domain, name) = (domain.inner.clone(), name.to_owned());
         Self { domain, name, wishes: Wishes::default(), access: PhantomData }
     }
 }
@@ -163,7 +162,7 @@ impl<T: ?Sized, A: Reading> ReceiverBuilder<T, A> {
 
 impl<T: ?Sized, A> Clone for ReceiverBuilder<T, A> {
     fn clone(&self) -> Self {
-        let (domain, name) = (Arc::clone(&self.domain), self.name.clone());
+        let (domain, name) = (self.domain.clone(), self.name.clone());
         Self { domain, name, wishes: self.wishes, access: PhantomData }
     }
 }

@@ -16,7 +16,7 @@ use corewire_os::event::Bell;
 use corewire_os::random_u128;
 
 use crate::control::asking::{Wishes, protocol};
-use crate::control::domain::DomainInner;
+use crate::control::domain::{DomainHandle, DomainInner};
 use crate::error::JoinError;
 use crate::open::join::{Joiner, join_other};
 use crate::path::receive::{Again, Join, Reading, Receiver};
@@ -30,7 +30,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// this process is a guest. Stops waiting after `timeout`. A channel with the incarnation `former` does not count: it
 /// has ended, although its name may still exist for a moment.
 pub(crate) fn join_when_created<A: Reading>(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     name: &ChannelName,
     wishes: Wishes,
     timeout: Option<Duration>,
@@ -96,16 +96,16 @@ fn is_alive(
 
 /// A waiter's note in the runtime directory. Removed on drop.
 pub(crate) struct Note {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     id: u128,
     bell: Arc<Bell>,
     claim: Option<Claim>,
 }
 
 impl Note {
-    pub(crate) fn leave(domain: &Arc<DomainInner>, name: &ChannelName) -> Result<Self, JoinError> {
+    pub(crate) fn leave(domain: &DomainHandle, name: &ChannelName) -> Result<Self, JoinError> {
         let bell = Arc::new(Bell::new()?);
-        let mut note = Self { domain: Arc::clone(domain), id: 0, bell, claim: None };
+        let mut note = Self { domain: domain.clone(), id: 0, bell, claim: None };
         // A guest leaves no note: it gets no invitations and relies on the watch alone.
         if let Some(socket) = domain.socket_name() {
             note.id = random_u128()?.max(1);

@@ -42,7 +42,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use self::rows::{Closed, Ended, HungUp, Rows};
 use self::to_link::ToLink;
 use crate::control::ENDS_WITHIN;
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::frames::next_descriptor;
 use crate::control::hub::{Failures, Handler, Token};
 use crate::control::reachable::Kind;
@@ -62,7 +62,7 @@ pub(crate) struct EndpointControl {
     /// Rings when a waiting data thread must check for work.
     bell: Arc<Bell>,
     linux: Linux,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     state: Mutex<State>,
     /// A peer has said that it is linked, or has gone; or this endpoint is closed.
     answered: Condvar,
@@ -170,7 +170,7 @@ pub(crate) struct EndpointControlParts {
     pub(crate) memory: EndpointMemory,
     pub(crate) shared: Arc<EndpointShared>,
     pub(crate) bell: Arc<Bell>,
-    pub(crate) domain: Arc<DomainInner>,
+    pub(crate) domain: DomainHandle,
 }
 
 impl EndpointControl {
@@ -421,6 +421,7 @@ impl EndpointHalf for EndpointControl {
                 let _ = socket.send(&Frame::Leave, &[]);
             }
         }
+        self.domain.end();
     }
 }
 

@@ -16,7 +16,7 @@ use corewire_ring::{Control, Trusted};
 
 use super::{SharedLink, SharedMemory};
 use crate::control::asking::{Row, Wishes, answer_within, confirm, protocol, refusal};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::frames::next_descriptor;
 use crate::control::reachable::Reader;
 use crate::error::JoinError;
@@ -28,7 +28,7 @@ use crate::wait::{Readiness, cap_ns};
 pub(crate) struct SharedAttachment {
     name: ChannelName,
     shared: Arc<ReceiverShared>,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     incarnation: u128,
     roster: Roster,
     entrance: Entrance,
@@ -38,7 +38,7 @@ pub(crate) struct SharedAttachment {
 
 /// A process's request to join a shared channel, and the host's socket.
 pub(crate) struct JoinRequest<'a> {
-    pub(crate) domain: &'a Arc<DomainInner>,
+    pub(crate) domain: &'a DomainHandle,
     pub(crate) name: &'a ChannelName,
     pub(crate) socket: &'a Socket,
     pub(crate) trusted: Option<Trusted>,
@@ -72,7 +72,7 @@ pub(crate) fn join(
     let attachment = Arc::new(SharedAttachment {
         name: name.clone(),
         shared: Arc::clone(&shared),
-        domain: Arc::clone(domain),
+        domain: domain.clone(),
         incarnation: memory.header.incarnation,
         roster: memory.roster(),
         entrance,
@@ -181,6 +181,7 @@ impl ReceiverHalf for SharedAttachment {
     fn leave(&self) {
         self.domain.remove_reader(self.incarnation, self.entrance.row, self);
         self.roster.vacate(Party::Receiver, self.entrance, &Linux::get());
+        self.domain.end();
     }
 
     fn readiness(&self) -> Result<Readiness, JoinError> {

@@ -29,7 +29,7 @@ use corewire_ring::shared::{Entrance, Party, Roster, RosterParts};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::control::domain::DomainInner;
+use crate::control::domain::{DomainHandle, DomainInner};
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
 use crate::guard::lock;
@@ -83,7 +83,7 @@ struct Watch {
 
 impl SharedLink {
     pub(crate) fn new(
-        domain: &Arc<DomainInner>,
+        domain: &DomainHandle,
         roster: Roster,
         incarnation: u128,
         nudge: impl Fn() + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl SharedLink {
             this: Weak::clone(this),
             roster,
             incarnation,
-            domain: Arc::clone(domain),
+            domain: Arc::clone(domain.inner()),
             watches: Mutex::default(),
             retries: Mutex::default(),
             nudge: Box::new(nudge),

@@ -23,7 +23,7 @@ use super::relay::Relay;
 use super::sender_link::SenderLink;
 use crate::control::asking::{self, ANSWER_TIMEOUT, Row, Wishes};
 use crate::control::attach::{self, Answer, Attachment};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::error::{JoinError, ReceiveError};
 use crate::guard::lock;
 use crate::halves::ReceiverHalf;
@@ -43,7 +43,7 @@ const TROUBLE_MAX: Duration = Duration::from_secs(10);
 
 /// The control half of a receiver of a group.
 pub(crate) struct Follower {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     name: ChannelName,
     local: ChannelName,
     group: u32,

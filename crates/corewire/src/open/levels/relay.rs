@@ -13,7 +13,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use super::incarnation_of_relay;
 use crate::control::asking::{self, Row, Wishes};
 use crate::control::attach::{self, Answer, Attachment};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::guard::lock;
 use crate::halves::ReceiverHalf;
@@ -26,7 +26,7 @@ use crate::wait::Interrupter;
 
 /// A relay in this process. On drop, the next relay continues its work.
 pub(super) struct Relay {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     shared: Arc<Shared>,
     interrupters: [Interrupter; 2],
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ impl Relay {
     /// Creates the relay of `group` for the channel of this incarnation. The relay's own name is claimed already. It
     /// begins where the former relay ended, or at `wishes.start` if there was none.
     pub(super) fn start(
-        domain: &Arc<DomainInner>,
+        domain: &DomainHandle,
         name: &ChannelName,
         group: u32,
         channel: u128,
@@ -98,7 +98,7 @@ impl Relay {
                 errno: error.raw_os_error().unwrap_or_default(),
             })?;
         tell!(info, "a relay was created", channel = name, group = group);
-        Ok(Self { domain: Arc::clone(domain), shared, interrupters, thread: Some(thread) })
+        Ok(Self { domain: domain.clone(), shared, interrupters, thread: Some(thread) })
     }
 
     /// The impossible value in the sender's memory that ended the relay.
@@ -124,7 +124,7 @@ impl Drop for Relay {
 
 /// Joins the channel as its relay.
 fn enter(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     name: &ChannelName,
     group: u32,
     incarnation: u128,

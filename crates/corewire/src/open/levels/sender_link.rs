@@ -19,7 +19,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 use crate::control::asking::{self, Wishes};
 use crate::control::attach::open_sender;
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::frames::next_descriptor;
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
@@ -28,7 +28,7 @@ use crate::wait::cap_ns;
 
 /// A follower's link to the sender.
 pub(super) struct SenderLink {
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     socket: Socket,
     life: Descriptor,
     tokens: OnceLock<[Token; 2]>,
@@ -44,7 +44,7 @@ impl SenderLink {
     /// Registers this process at the sender as a follower in `group` that has joined `relay`'s channel. Also returns
     /// the incarnation of the relay whose row in the ring is kept from now on, or 0 if there is none.
     pub(super) fn register(
-        domain: &Arc<DomainInner>,
+        domain: &DomainHandle,
         name: &ChannelName,
         group: u32,
         relay: u128,
@@ -76,7 +76,7 @@ impl SenderLink {
         let own = Region::private(RECEIVER_SEGMENT_BYTES);
         let own = own.ok_or(OsError { what: "allocate a page".into(), errno: 12 })?;
         let link = Arc::new(Self {
-            domain: Arc::clone(domain),
+            domain: domain.clone(),
             socket,
             life,
             tokens: OnceLock::new(),

@@ -30,7 +30,7 @@ use zerocopy::IntoBytes;
 
 use super::{LOOK_AGAIN_AFTER, Member, Plan, State};
 use crate::control::asking::{answer, ask, confirm, protocol, refusal};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::frames::{EAGAIN, next_descriptor};
 use crate::control::memory::staging;
 use crate::control::reachable::Kind;
@@ -46,7 +46,7 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates the shared channel, or joins it as one of its senders.
 pub(crate) fn open(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     plan: &Plan,
 ) -> Result<(SharedRing, Arc<Member>), CreateError> {
     if domain.is_forked() {
@@ -84,7 +84,7 @@ pub(crate) fn open(
 
 /// Creates the channel.
 fn create(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     plan: &Plan,
     claim: Claim,
     membership: Membership,
@@ -115,7 +115,7 @@ fn create(
 
 /// Creates the memory of a channel and adds its first sender, without publishing its name.
 fn create_memory_and_sender(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     plan: &Plan,
     membership: Membership,
     socket: u128,
@@ -157,7 +157,7 @@ fn allocate_row(segment: &Segment, geometry: &Geometry, row: u32) -> Result<(), 
 
 /// Joins an existing channel: asks its host to admit a sender. `NoHost` if there is none at the moment.
 fn join(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     plan: &Plan,
     socket: u128,
 ) -> Result<(SharedRing, Arc<Member>), CreateError> {
@@ -235,7 +235,7 @@ fn join(
 }
 
 fn start(
-    domain: &Arc<DomainInner>,
+    domain: &DomainHandle,
     plan: &Plan,
     memory: SharedMemory,
     entrance: Entrance,
@@ -258,7 +258,7 @@ fn start(
         entrance,
         shared: Arc::clone(&shared),
         link: Arc::clone(&link),
-        domain: Arc::clone(domain),
+        domain: domain.clone(),
         linux,
         kernel: kernel.clone(),
         state: Mutex::default(),

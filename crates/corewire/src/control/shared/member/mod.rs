@@ -24,7 +24,7 @@ use corewire_ring::shared::{Entrance, Party};
 
 pub(crate) use self::joining::open;
 use super::{SharedLink, SharedMemory};
-use crate::control::domain::DomainInner;
+use crate::control::domain::DomainHandle;
 use crate::control::hub::{Handler, Hub, Token};
 use crate::control::reachable::Kind;
 use crate::guard::lock;
@@ -53,7 +53,7 @@ pub(crate) struct Member {
     entrance: Entrance,
     pub(crate) shared: Arc<SenderShared>,
     pub(crate) link: Arc<SharedLink>,
-    domain: Arc<DomainInner>,
+    domain: DomainHandle,
     linux: Linux,
     kernel: Hosted,
     state: Mutex<State>,
@@ -206,6 +206,7 @@ impl MemberHalf for Member {
         for (_, (socket, token)) in std::mem::take(&mut state.invitations) {
             self.hub().forget(&socket, token);
         }
+        self.domain.end();
     }
 }
 
