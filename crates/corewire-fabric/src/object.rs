@@ -31,8 +31,6 @@ pub(crate) trait Object: Sized + 'static {
 pub(crate) struct Shell<T: Object> {
     head: T::Head,
     gate: &'static Gate,
-    /// What the gate says.
-    is_locked: bool,
     body: MaybeUninit<T>,
 }
 
@@ -145,8 +143,7 @@ unsafe impl<T: Object> Send for Link<T> {}
 
 /// Makes an object, and returns it as the program will know it.
 pub(crate) fn open<T: Object>(head: T::Head, gate: &'static Gate, body: T) -> *mut T::Head {
-    let is_locked = gate.is_locked();
-    let shell = Shell { head, gate, is_locked, body: MaybeUninit::new(body) };
+    let shell = Shell { head, gate, body: MaybeUninit::new(body) };
     let at = match T::closed().lock().pop() {
         Some(At(at)) => {
             // SAFETY: memory of a closed object, which nothing else uses.
@@ -165,9 +162,14 @@ pub(crate) fn open<T: Object>(head: T::Head, gate: &'static Gate, body: T) -> *m
 /// the threading level of its domain permits that.
 pub(crate) unsafe fn enter<'a, T: Object>(object: *mut T::Head) -> Outcome<Entered<'a, T>> {
     // SAFETY: the caller guarantees that.
-    let shell = unsafe { shell_of::<T>(object) }?;
-    let entry = shell.gate.enter();
-    Ok(Entered { shell, _entry: entry })
+    let at = unsafe { find::<T>(object) }?;
+    let entry = Link(at).gate().enter();
+    if entry.is_some() {
+        // SAFETY: as above. It may have been closed meanwhile.
+        unsafe { find::<T>(object) }?;
+    }
+    // SAFETY: an open object, which the caller or the lock keeps from other threads.
+    Ok(Entered { shell: unsafe { &mut *at.as_ptr() }, _entry: entry })
 }
 
 /// The memory of an open object of this class.
@@ -175,48 +177,43 @@ pub(crate) unsafe fn enter<'a, T: Object>(object: *mut T::Head) -> Outcome<Enter
 /// # Safety
 /// As for [`enter`].
 #[inline(always)]
-unsafe fn shell_of<'a, T: Object>(object: *mut T::Head) -> Outcome<&'a mut Shell<T>> {
-    let fid = object.cast::<Fid>();
-    if fid.is_null() {
-        return Err(INVALID);
-    }
+unsafe fn find<T: Object>(object: *mut T::Head) -> Outcome<NonNull<Shell<T>>> {
+    let at = NonNull::new(object).ok_or(INVALID)?;
     // SAFETY: the caller guarantees that it is an object; every object begins with its class.
-    if unsafe { (*fid).fclass } != T::CLASS {
-        return Err(INVALID);
-    }
-    // SAFETY: an object of this class that was reached through this provider's tables is one of its shells. The caller
-    // guarantees that it has it alone, or the gate is locked before the state is used.
-    Ok(unsafe { &mut *object.cast::<Shell<T>>() })
+    let class = unsafe { at.cast::<Fid>().as_ref() }.fclass;
+    // An object of this class that was reached through this provider's tables is one of its shells.
+    if class == T::CLASS { Ok(at.cast()) } else { Err(INVALID) }
 }
 
-/// Calls `action` with the object that a program named. What it costs where no lock is needed is two comparisons.
+/// Calls `action` with the object that a program named, in a call of the data path: those of objects that need the lock
+/// are in a table of their own. Without the lock that costs two comparisons.
 ///
 /// # Safety
-/// As for [`enter`].
+/// As for [`enter`]; and without `LOCKED` the object's gate has no lock.
 #[inline(always)]
-pub(crate) unsafe fn with<T: Object>(
+pub(crate) unsafe fn with<T: Object, const LOCKED: bool>(
     object: *mut T::Head,
     action: impl FnOnce(&mut T, Link<T>) -> isize,
 ) -> isize {
+    if LOCKED {
+        // SAFETY: the caller guarantees that.
+        return match unsafe { enter::<T>(object) } {
+            Ok(mut entered) => {
+                let me = entered.link();
+                action(&mut entered, me)
+            }
+            Err(error) => error.negative(),
+        };
+    }
     // SAFETY: the caller guarantees that.
-    match unsafe { shell_of::<T>(object) } {
-        Ok(shell) if shell.is_locked => locked(shell, action),
-        Ok(shell) => {
-            let me = Link(NonNull::from(&mut *shell));
-            // SAFETY: `shell_of` has found that the object is open.
-            action(unsafe { shell.body.assume_init_mut() }, me)
+    match unsafe { find::<T>(object) } {
+        Ok(at) => {
+            debug_assert!(!Link(at).gate().is_locked());
+            // SAFETY: it is open, and the caller keeps it from other threads.
+            action(unsafe { Link(at).get() }, Link(at))
         }
         Err(error) => error.negative(),
     }
-}
-
-/// The same, under the lock.
-#[inline(never)]
-fn locked<T: Object>(shell: &mut Shell<T>, action: impl FnOnce(&mut T, Link<T>) -> isize) -> isize {
-    let _entry = shell.gate.enter();
-    let me = Link(NonNull::from(&mut *shell));
-    // SAFETY: the caller has found that the object is open.
-    action(unsafe { shell.body.assume_init_mut() }, me)
 }
 
 /// The object that a program named beside the one whose call it is: it may be another provider's.

@@ -378,7 +378,8 @@ impl<T: Transport> Engine<T> {
                 Short::Nothing => return Ok(told),
                 Short::Other(row) => return self.poll_other(row, told, max, &mut each),
                 Short::Taken { source, tag, immediate, bytes } => {
-                    self.tell_of(index, &Status::of(source, tag, immediate, bytes), &mut each);
+                    let status = Status::of(source, tag, immediate, bytes);
+                    each(self.end_of_posted(index, status));
                 }
             }
             told += 1;
@@ -388,13 +389,13 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Tells of a receive that has its message.
+    /// The end of a receive that has met its message.
     #[inline(always)]
-    fn tell_of(&mut self, index: u32, status: &Status, each: &mut impl FnMut(End<'_>)) {
-        let (context, memory) = self.peers.operations.finish_posted(index);
+    fn end_of_posted<'a>(&mut self, index: u32, status: Status) -> End<'a> {
         let label = self.peers.label_at(status.source.row());
-        let (kind, result, offset) = (OperationKind::Receive, Ok(*status), 0);
-        each(End { context, kind, result, label, memory, offset, is_released: true });
+        let (kind, result, offset) = (OperationKind::Receive, Ok(status), 0);
+        let (context, memory) = self.peers.operations.finish_posted(index);
+        End { context, kind, result, label, memory, offset, is_released: true }
     }
 
     /// The same as [`poll`](Self::poll), where the peer of `row` has something else than a short message for a receive that
@@ -405,7 +406,7 @@ impl<T: Transport> Engine<T> {
         row: u32,
         told: usize,
         max: usize,
-        each: &mut impl FnMut(End<'_>),
+        each: &mut dyn FnMut(End<'_>),
     ) -> Result<usize, MessageError> {
         let Self { peers, incoming, .. } = self;
         let Peers { transport, operations, .. } = peers;
@@ -414,7 +415,7 @@ impl<T: Transport> Engine<T> {
             operations.memory_for((space, source, tag), bytes, &mut index)
         });
         if let Short::Taken { source, tag, immediate, bytes } = found {
-            self.tell_of(index, &Status::of(source, tag, immediate, bytes), each);
+            each(self.end_of_posted(index, Status::of(source, tag, immediate, bytes)));
             return Ok(told + 1);
         }
         peers.transport.gather();
@@ -432,7 +433,7 @@ impl<T: Transport> Engine<T> {
         &mut self,
         told: usize,
         max: usize,
-        each: &mut impl FnMut(End<'_>),
+        each: &mut dyn FnMut(End<'_>),
     ) -> Result<usize, MessageError> {
         if told < max || max == 0 {
             self.progress(None)?;
@@ -443,7 +444,7 @@ impl<T: Transport> Engine<T> {
 
     /// Tells of operations that have ended before.
     #[inline(never)]
-    fn tell(&mut self, max: usize, each: &mut impl FnMut(End<'_>)) -> usize {
+    fn tell(&mut self, max: usize, each: &mut dyn FnMut(End<'_>)) -> usize {
         for told in 0..max {
             let Some((end, rest)) = self.peers.operations.next_end() else { return told };
             let Stored { context, status, offset, kind, is_released, .. } = end;

@@ -214,19 +214,37 @@ impl<T: Transport> Engine<T> {
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    #[inline(always)]
     pub fn start_receive(
         &mut self,
         selector: Selector,
         memory: Memory,
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
+        if self.peers.transport.has_notice() || !self.incoming.matching.is_empty() {
+            return self.start_receive_of_kept(selector, memory, options);
+        }
+        if let Some(error) = self.unreachable_error(&selector) {
+            return Ok(self.end_receive(selector, memory, options, error));
+        }
+        let receive = Operation::receive(memory, false);
+        let handle = self.peers.operations.add_receive(selector, receive, options);
+        self.peers.operations.post(handle.index);
+        Ok(handle)
+    }
+
+    /// The same, where a message may be kept for it.
+    #[inline(never)]
+    fn start_receive_of_kept(
+        &mut self,
+        selector: Selector,
+        mut memory: Memory,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
         if self.peers.transport.has_notice() {
             self.handle_notices()?;
         }
-        let mut memory = memory;
-        let has_kept = !self.incoming.matching.is_empty();
-        if has_kept
-            && memory.is_pinned()
+        if memory.is_pinned()
             && options.report == Report::Queue
             && let Some(status) = self.incoming.take_plain(&mut self.peers, &selector, &mut memory)
         {
@@ -234,17 +252,31 @@ impl<T: Transport> Engine<T> {
             self.peers.operations.add_end(options.context, status);
             return Ok(OperationHandle::ENDED);
         }
-        let receive = Operation::receive(selector, memory, false);
-        let handle = self.peers.operations.add(receive, options);
-        if has_kept && self.incoming.take_kept_for(&mut self.peers, &selector, handle.index) {
+        let receive = Operation::receive(memory, false);
+        let handle = self.peers.operations.add_receive(selector, receive, options);
+        if self.incoming.take_kept_for(&mut self.peers, &selector, handle.index) {
             return Ok(handle);
         }
-        if let Some(error) = self.unreachable_error(&selector) {
-            self.peers.operations.end(handle.index, Err(error), None);
-            return Ok(handle);
+        match self.unreachable_error(&selector) {
+            Some(error) => self.peers.operations.end(handle.index, Err(error), None),
+            None => self.peers.operations.post(handle.index),
         }
-        self.peers.operations.post(handle.index);
         Ok(handle)
+    }
+
+    /// A receive ends for which no message will come.
+    #[cold]
+    fn end_receive(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        options: Options,
+        error: MessageError,
+    ) -> OperationHandle {
+        let receive = Operation::receive(memory, false);
+        let handle = self.peers.operations.add_receive(selector, receive, options);
+        self.peers.operations.end(handle.index, Err(error), None);
+        handle
     }
 
     /// Begins to receive the messages that `selector` asks for into `memory`, each behind the last one, as long as at
@@ -270,8 +302,9 @@ impl<T: Transport> Engine<T> {
             report => report,
         };
         let (taken, parts, is_closed) = (0, 0, false);
-        let many = Operation::Many { selector, memory, least, taken, parts, is_closed };
-        let handle = self.peers.operations.add(many, Options { report, ..options });
+        let many = Operation::Many { memory, least, taken, parts, is_closed };
+        let options = Options { report, ..options };
+        let handle = self.peers.operations.add_receive(selector, many, options);
         let is_open = |peers: &Peers<T>| {
             matches!(peers.operations.get(handle), Ok(Operation::Many { is_closed: false, .. }))
         };
@@ -377,8 +410,8 @@ impl<T: Transport> Engine<T> {
     ) -> OperationHandle {
         let Matched { key, space, status } = matched;
         let selector = Selector::claimed(space, status.tag, status.source);
-        let receive = Operation::receive(selector, memory, true);
-        let handle = self.peers.operations.add(receive, options);
+        let receive = Operation::receive(memory, true);
+        let handle = self.peers.operations.add_receive(selector, receive, options);
         if self.incoming.matching.get(key).is_none() {
             let error = self.end_of_peer(status.source);
             self.peers.operations.end(handle.index, Err(error), None);

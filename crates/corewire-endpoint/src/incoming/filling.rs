@@ -232,9 +232,7 @@ impl Incoming {
 
     /// A receive whose message will never be complete waits for another.
     pub(super) fn receive_again<T: Transport>(&mut self, peers: &mut Peers<T>, operation: u32) {
-        let Operation::Receive { selector, .. } = *peers.operations.by_index(operation) else {
-            return;
-        };
+        let selector = peers.operations.selector_of(operation);
         // What has arrived meanwhile may be what it asks for.
         if !self.take_kept_for(peers, &selector, operation) {
             peers.operations.post_again(operation);

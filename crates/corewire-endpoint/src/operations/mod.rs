@@ -157,7 +157,6 @@ pub(crate) enum Operation {
     Free,
     /// A receive, which waits or is being filled.
     Receive {
-        selector: Selector,
         memory: Memory,
         is_claimed: bool,
         /// The receive of many messages whose memory it fills from `offset` on; [`NOBODY`] if it is one of its own.
@@ -166,7 +165,6 @@ pub(crate) enum Operation {
     },
     /// A receive of many messages: what is left of its memory, and how much is not any more.
     Many {
-        selector: Selector,
         memory: Memory,
         least: usize,
         taken: usize,
@@ -195,8 +193,17 @@ const NOTHING: Status = Status { source: Peer::new(0, 0), tag: 0, bytes: 0, imme
 impl Operation {
     /// A receive that waits, or gets a kept message.
     #[inline(always)]
-    pub(crate) const fn receive(selector: Selector, memory: Memory, is_claimed: bool) -> Self {
-        Self::Receive { selector, memory, is_claimed, part_of: NOBODY, offset: 0 }
+    pub(crate) const fn receive(memory: Memory, is_claimed: bool) -> Self {
+        Self::Receive { memory, is_claimed, part_of: NOBODY, offset: 0 }
+    }
+}
+
+/// The memory of a receive that has ended, unless it is pinned.
+#[cold]
+fn take_memory(operation: &mut Operation) -> Option<Memory> {
+    match std::mem::replace(operation, Operation::Free) {
+        Operation::Receive { memory, .. } if !memory.is_pinned() => Some(memory),
+        _ => None,
     }
 }
 
@@ -218,7 +225,8 @@ pub(crate) struct Operations {
     slots: Vec<Slot>,
     /// Number of operations that have not ended.
     under_way: usize,
-    free: Vec<u32>,
+    /// The first free entry; each has the next one in its `next`.
+    free: u32,
     posted: Posted,
     queue: VecDeque<Stored>,
     counts: Vec<Count>,
@@ -227,9 +235,11 @@ pub(crate) struct Operations {
 #[derive(Debug)]
 struct Slot {
     operation: Operation,
+    /// What a receive asks for.
+    selector: Selector,
     options: Options,
     generation: u32,
-    /// Its neighbours among the receives that wait.
+    /// Its neighbours among the receives that wait. Of a free one: the next one.
     previous: u32,
     next: u32,
     is_posted: bool,
@@ -242,7 +252,7 @@ impl Operations {
         Self {
             slots: Vec::new(),
             under_way: 0,
-            free: Vec::new(),
+            free: NOBODY,
             posted: Posted::new(seed),
             queue: VecDeque::new(),
             counts: Vec::new(),
@@ -257,14 +267,36 @@ impl Operations {
     #[inline(always)]
     pub(crate) fn add(&mut self, operation: Operation, options: Options) -> OperationHandle {
         self.under_way += 1;
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.operation = operation;
-            slot.options = options;
-            return OperationHandle { index, generation: slot.generation };
-        }
-        self.add_entry(operation, options)
+        let index = self.free;
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return self.add_entry(operation, options);
+        };
+        self.free = slot.next;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.options = options;
+        // Nothing of a free one is to be dropped.
+        std::mem::forget(std::mem::replace(&mut slot.operation, operation));
+        OperationHandle { index, generation: slot.generation }
+    }
+
+    /// A new receive.
+    #[inline(always)]
+    pub(crate) fn add_receive(
+        &mut self,
+        selector: Selector,
+        receive: Operation,
+        options: Options,
+    ) -> OperationHandle {
+        let handle = self.add(receive, options);
+        self.slots[handle.index as usize].selector = selector;
+        handle
+    }
+
+    /// An entry is nobody's from here on.
+    #[inline(always)]
+    fn release(&mut self, index: u32) {
+        self.slots[index as usize].next = self.free;
+        self.free = index;
     }
 
     #[cold]
@@ -272,8 +304,17 @@ impl Operations {
         let index = u32::try_from(self.slots.len()).ok().filter(|index| *index < NOBODY);
         let index = index.expect("fewer operations than 2^32");
         let (generation, previous, next, order) = (0, NOBODY, NOBODY, 0);
-        let is_posted = false;
-        self.slots.push(Slot { operation, options, generation, previous, next, is_posted, order });
+        let (selector, is_posted) = (Selector::any(), false);
+        self.slots.push(Slot {
+            operation,
+            selector,
+            options,
+            generation,
+            previous,
+            next,
+            is_posted,
+            order,
+        });
         OperationHandle { index, generation: 0 }
     }
 
@@ -343,43 +384,43 @@ impl Operations {
     }
 
     /// A receive that [`memory_for`](Self::memory_for) has found has its message, and its caller tells that. Returns its
-    /// context, and its memory unless it is pinned.
+    /// context, and its memory unless that is pinned.
     #[inline(always)]
     pub(crate) fn finish_posted(&mut self, index: u32) -> (u64, Option<Memory>) {
-        self.withdraw(index);
+        if self.posted.is_indexed {
+            self.withdraw(index);
+        }
         self.under_way -= 1;
-        self.free.push(index);
         let slot = &mut self.slots[index as usize];
         let context = slot.options.context;
-        if let Operation::Receive { memory, .. } = &slot.operation
-            && memory.is_pinned()
-        {
+        let neighbours = slot.is_posted.then_some((slot.previous, slot.next));
+        slot.is_posted = false;
+        slot.next = self.free;
+        self.free = index;
+        let mut memory = None;
+        match &slot.operation {
             // Nothing of it is to be dropped.
-            std::mem::forget(std::mem::replace(&mut slot.operation, Operation::Free));
-            return (context, None);
+            Operation::Receive { memory, .. } if memory.is_pinned_whole() => {
+                std::mem::forget(std::mem::replace(&mut slot.operation, Operation::Free));
+            }
+            _ => memory = take_memory(&mut slot.operation),
         }
-        (context, self.take_memory(index))
-    }
-
-    #[cold]
-    fn take_memory(&mut self, index: u32) -> Option<Memory> {
-        match std::mem::replace(self.by_index(index), Operation::Free) {
-            Operation::Receive { memory, .. } => Some(memory),
-            _ => None,
+        if let Some((previous, next)) = neighbours {
+            self.unlink(previous, next);
         }
+        (context, memory)
     }
 
     /// A message of `total` bytes goes to the rest of the memory of a receive of many messages: a receive of its own for
     /// it. `None` if it does not fit there; then the receive takes no more messages.
     pub(crate) fn begin_part(&mut self, many: u32, total: u64) -> Option<u32> {
         let options = self.options(many);
-        let Operation::Many { selector, memory, least, taken, parts, is_closed } =
-            self.by_index(many)
-        else {
+        let selector = self.selector_of(many);
+        let Operation::Many { memory, least, taken, parts, is_closed } = self.by_index(many) else {
             return None;
         };
         let room = memory.room();
-        let (is_first, offset, selector) = (*taken == 0, *taken, *selector);
+        let (is_first, offset) = (*taken == 0, *taken);
         let bytes = match usize::try_from(total) {
             Ok(bytes) if bytes <= room => bytes,
             _ if is_first && options.truncates => room,
@@ -396,9 +437,8 @@ impl Operations {
         if is_closed {
             self.withdraw(many);
         }
-        let part =
-            Operation::Receive { selector, memory: part, is_claimed: false, part_of: many, offset };
-        Some(self.add(part, options).index)
+        let part = Operation::Receive { memory: part, is_claimed: false, part_of: many, offset };
+        Some(self.add_receive(selector, part, options).index)
     }
 
     /// A receive of many messages takes no more. If none of them is arriving, it has ended.
@@ -444,7 +484,7 @@ impl Operations {
 
     fn free_many(&mut self, many: u32) -> Memory {
         self.under_way -= 1;
-        self.free.push(many);
+        self.release(many);
         match std::mem::replace(self.by_index(many), Operation::Free) {
             Operation::Many { memory, .. } => memory,
             _ => Memory::default(),
@@ -456,7 +496,7 @@ impl Operations {
         let Operation::Receive { part_of, .. } = *self.by_index(index) else { return };
         *self.by_index(index) = Operation::Free;
         self.under_way -= 1;
-        self.free.push(index);
+        self.release(index);
         if let Operation::Many { parts, is_closed, .. } = self.by_index(part_of) {
             *parts -= 1;
             if *is_closed && *parts == 0 {
@@ -508,7 +548,7 @@ impl Operations {
                 let is_released = whole == NOBODY || self.end_part(whole);
                 let mut end = Stored { context, status, offset, index: NOBODY, kind, is_released };
                 if is_all_here {
-                    self.free.push(index);
+                    self.release(index);
                 } else {
                     end.index = index;
                     *self.by_index(index) =
@@ -517,7 +557,7 @@ impl Operations {
                 return self.queue.push_back(end);
             }
         }
-        self.free.push(index);
+        self.release(index);
         if whole != NOBODY {
             self.end_part(whole);
         }
@@ -545,7 +585,7 @@ impl Operations {
         if !matches!(self.get(handle)?, Operation::Ended(_)) {
             return Ok(None);
         }
-        self.free.push(handle.index);
+        self.release(handle.index);
         match std::mem::replace(self.by_index(handle.index), Operation::Free) {
             Operation::Ended(completion) => Ok(Some(completion)),
             _ => Ok(None),
@@ -562,7 +602,7 @@ impl Operations {
 
     #[cold]
     fn take_rest(&mut self, index: u32) -> Option<Completion> {
-        self.free.push(index);
+        self.release(index);
         match std::mem::replace(self.by_index(index), Operation::Free) {
             Operation::Queued(completion) => Some(completion),
             _ => None,

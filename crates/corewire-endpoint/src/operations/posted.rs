@@ -8,7 +8,7 @@
 use corewire_ring::message::Space;
 
 use super::indexes::Posted;
-use super::{NOBODY, Operation, Operations};
+use super::{NOBODY, Operations};
 use crate::list::Key;
 use crate::selector::{Peer, Selector};
 
@@ -74,14 +74,18 @@ impl Operations {
         }
         slot.is_posted = false;
         let (previous, next) = (slot.previous, slot.next);
+        self.unlink(previous, next);
+        if self.posted.is_indexed {
+            self.posted.remove_from_index(self.key_of(index), &self.selector_of(index));
+        }
+    }
+
+    /// A receive between these two waits no longer.
+    #[inline(always)]
+    pub(super) fn unlink(&mut self, previous: u32, next: u32) {
         self.posted.len -= 1;
         self.set_next(previous, next);
         self.set_previous(next, previous);
-        if self.posted.is_indexed
-            && let Some(selector) = self.selector_of(index)
-        {
-            self.posted.remove_from_index(self.key_of(index), &selector);
-        }
     }
 
     #[inline(always)]
@@ -110,7 +114,7 @@ impl Operations {
         let mut found = Vec::new();
         let mut index = self.posted.first;
         while let Some(slot) = self.slots.get(index as usize) {
-            if self.selector_of(index).is_some_and(|it| it.source() == Some(source)) {
+            if slot.selector.source() == Some(source) {
                 found.push(index);
             }
             index = slot.next;
@@ -128,10 +132,7 @@ impl Operations {
         let (mut index, mut passed) = (self.posted.first, 0);
         loop {
             let slot = self.slots.get(index as usize)?;
-            if let Operation::Receive { selector, .. } | Operation::Many { selector, .. } =
-                &slot.operation
-                && selector.takes_of(space, source, tag)
-            {
+            if slot.selector.takes_of(space, source, tag) {
                 return Some(index);
             }
             index = slot.next;
@@ -160,9 +161,7 @@ impl Operations {
         let indexes = indexes.iter().filter(|index| index.pattern().space == space);
         let indexed = indexes.filter_map(|index| index.first(source, tag));
         let indexed = indexed.map(|node| self.key_of(node)).min();
-        let takes = |key: &&Key| {
-            self.selector_of(key.node).is_some_and(|it| it.takes_of(space, source, tag))
-        };
+        let takes = |key: &&Key| self.selector_of(key.node).takes_of(space, source, tag);
         let other = others.iter().find(takes).copied();
         let found = match (indexed, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -172,9 +171,7 @@ impl Operations {
     }
 
     fn index(&mut self, index: u32) {
-        if let Some(selector) = self.selector_of(index) {
-            self.posted.add_to_index(self.key_of(index), &selector);
-        }
+        self.posted.add_to_index(self.key_of(index), &self.selector_of(index));
     }
 
     fn key_of(&self, index: u32) -> Key {
@@ -182,13 +179,8 @@ impl Operations {
     }
 
     /// What a receive asks for.
-    fn selector_of(&self, index: u32) -> Option<Selector> {
-        match self.slots[index as usize].operation {
-            Operation::Receive { selector, .. } | Operation::Many { selector, .. } => {
-                Some(selector)
-            }
-            _ => None,
-        }
+    pub(crate) fn selector_of(&self, index: u32) -> Selector {
+        self.slots[index as usize].selector
     }
 }
 
@@ -198,15 +190,15 @@ mod tests {
 
     use super::*;
     use crate::list::Seed;
-    use crate::operations::Options;
+    use crate::operations::{Operation, Options};
 
     const SOURCE: Peer = Peer::new(1, 1);
 
     fn with_receives(selectors: impl Iterator<Item = Selector>) -> Operations {
         let mut operations = Operations::new(Seed(7));
         for selector in selectors {
-            let receive = Operation::receive(selector, Memory::default(), false);
-            let handle = operations.add(receive, Options::default());
+            let receive = Operation::receive(Memory::default(), false);
+            let handle = operations.add_receive(selector, receive, Options::default());
             operations.post(handle.index);
         }
         operations

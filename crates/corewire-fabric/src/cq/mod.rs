@@ -147,7 +147,7 @@ pub(crate) unsafe fn open(
         api_version: shared.api_version,
         text: CString::default(),
     };
-    let head = FidCq { fid: fid_of::<Cq>(context), ops: tables::of_format(format) };
+    let head = FidCq { fid: fid_of::<Cq>(context), ops: tables::table(format, domain.gate()) };
     // SAFETY: the caller guarantees that there is room.
     unsafe { put(cq, object::open(head, domain.gate(), body)) }
 }

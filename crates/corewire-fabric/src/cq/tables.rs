@@ -9,6 +9,7 @@ use corewire_ofi::fid::Fid;
 use super::Cq;
 use super::entry::{Format, Shorter, Tagged};
 use crate::errors::{AGAIN, BUSY, INVALID, NO_SYSTEM_CALL, Outcome, status};
+use crate::gate::Gate;
 use crate::object::{self, enter};
 use crate::wait::Deadline;
 use crate::{fork, strings};
@@ -16,18 +17,19 @@ use crate::{fork, strings};
 /// Looks for entries before a wait sleeps.
 const LOOKS: u32 = 200;
 
-/// The calls of queues of this format.
-pub(super) fn of_format(format: c_int) -> &'static OpsCq {
-    static TAGGED: OpsCq = table::<Tagged>();
-    static SHORTER: OpsCq = table::<Shorter>();
-    if format == FI_CQ_FORMAT_TAGGED { &TAGGED } else { &SHORTER }
+/// The calls of queues of this format, with this gate.
+pub(super) fn table(format: c_int, gate: &Gate) -> &'static OpsCq {
+    static TAGGED: [OpsCq; 2] = [table_of::<Tagged, false>(), table_of::<Tagged, true>()];
+    static SHORTER: [OpsCq; 2] = [table_of::<Shorter, false>(), table_of::<Shorter, true>()];
+    let tables = if format == FI_CQ_FORMAT_TAGGED { &TAGGED } else { &SHORTER };
+    &tables[usize::from(gate.is_locked())]
 }
 
-const fn table<F: Format>() -> OpsCq {
+const fn table_of<F: Format, const LOCKED: bool>() -> OpsCq {
     OpsCq {
         size: size_of::<OpsCq>(),
-        read: read::<F>,
-        readfrom: readfrom::<F>,
+        read: read::<F, LOCKED>,
+        readfrom: readfrom::<F, LOCKED>,
         readerr,
         sread: sread::<F>,
         sreadfrom: sreadfrom::<F>,
@@ -44,19 +46,25 @@ fn count_or_error(outcome: Outcome<isize>) -> isize {
     }
 }
 
-unsafe extern "C" fn read<F: Format>(cq: *mut FidCq, at: *mut c_void, count: usize) -> isize {
-    // SAFETY: the program passes one of its objects.
-    unsafe { object::with::<Cq>(cq, |cq, me| cq.read::<F>(me, at, count, std::ptr::null_mut())) }
+unsafe extern "C" fn read<F: Format, const LOCKED: bool>(
+    cq: *mut FidCq,
+    at: *mut c_void,
+    count: usize,
+) -> isize {
+    // SAFETY: the program passes one of its objects, which has the table that suits its gate.
+    unsafe {
+        object::with::<Cq, LOCKED>(cq, |cq, me| cq.read::<F>(me, at, count, std::ptr::null_mut()))
+    }
 }
 
-unsafe extern "C" fn readfrom<F: Format>(
+unsafe extern "C" fn readfrom<F: Format, const LOCKED: bool>(
     cq: *mut FidCq,
     at: *mut c_void,
     count: usize,
     from: *mut FiAddr,
 ) -> isize {
-    // SAFETY: the program passes one of its objects.
-    unsafe { object::with::<Cq>(cq, |cq, me| cq.read::<F>(me, at, count, from)) }
+    // SAFETY: the program passes one of its objects, which has the table that suits its gate.
+    unsafe { object::with::<Cq, LOCKED>(cq, |cq, me| cq.read::<F>(me, at, count, from)) }
 }
 
 unsafe extern "C" fn readerr(cq: *mut FidCq, entry: *mut ErrEntry, _: u64) -> isize {

@@ -10,22 +10,32 @@ use corewire_ofi::{FiAddr, IoVec};
 use super::ends::Kind;
 use super::named::with;
 use super::send::Request;
+use crate::gate::Gate;
 use crate::memory::{Buffer, Buffers, get};
 
-pub(super) static OPS: OpsMsg = OpsMsg {
-    size: size_of::<OpsMsg>(),
-    recv,
-    recvv,
-    recvmsg,
-    send,
-    sendv,
-    sendmsg,
-    inject,
-    senddata,
-    injectdata,
-};
+/// The calls of endpoints with this gate.
+pub(super) fn table(gate: &Gate) -> &'static OpsMsg {
+    static OPEN: OpsMsg = table_of::<false>();
+    static LOCKED: OpsMsg = table_of::<true>();
+    if gate.is_locked() { &LOCKED } else { &OPEN }
+}
 
-unsafe extern "C" fn recv(
+const fn table_of<const LOCKED: bool>() -> OpsMsg {
+    OpsMsg {
+        size: size_of::<OpsMsg>(),
+        recv: recv::<LOCKED>,
+        recvv: recvv::<LOCKED>,
+        recvmsg: recvmsg::<LOCKED>,
+        send: send::<LOCKED>,
+        sendv: sendv::<LOCKED>,
+        sendmsg: sendmsg::<LOCKED>,
+        inject: inject::<LOCKED>,
+        senddata: senddata::<LOCKED>,
+        injectdata: injectdata::<LOCKED>,
+    }
+}
+
+unsafe extern "C" fn recv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *mut c_void,
     length: usize,
@@ -33,7 +43,7 @@ unsafe extern "C" fn recv(
     from: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let buffers = Buffers::one(Buffer::new(buffer, length)?);
         let selector = endpoint.selector(Selector::untagged(), from)?;
         let manner = endpoint.receiving;
@@ -41,7 +51,7 @@ unsafe extern "C" fn recv(
     })
 }
 
-unsafe extern "C" fn recvv(
+unsafe extern "C" fn recvv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     iov: *const IoVec,
     _: *mut *mut c_void,
@@ -49,7 +59,7 @@ unsafe extern "C" fn recvv(
     from: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes `count` buffers.
         let buffers = unsafe { Buffers::new(iov, count) }?;
         let selector = endpoint.selector(Selector::untagged(), from)?;
@@ -58,8 +68,12 @@ unsafe extern "C" fn recvv(
     })
 }
 
-unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const Msg, flags: u64) -> isize {
-    with(endpoint, |endpoint| {
+unsafe extern "C" fn recvmsg<const LOCKED: bool>(
+    endpoint: *mut FidEp,
+    message: *const Msg,
+    flags: u64,
+) -> isize {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes a message.
         let Msg { msg_iov, iov_count, addr, context, .. } = unsafe { get(message) }?;
         // SAFETY: the program passes as many buffers as it says.
@@ -70,7 +84,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const Msg, flags: u
     })
 }
 
-unsafe extern "C" fn send(
+unsafe extern "C" fn send<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
@@ -78,14 +92,14 @@ unsafe extern "C" fn send(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let envelope = Envelope::untagged();
         let request = Request { to, envelope, context, kind: Kind::Send };
         endpoint.send(Buffer::new(buffer, length)?, &request)
     })
 }
 
-unsafe extern "C" fn sendv(
+unsafe extern "C" fn sendv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     iov: *const IoVec,
     _: *mut *mut c_void,
@@ -93,7 +107,7 @@ unsafe extern "C" fn sendv(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes `count` buffers.
         let buffers = unsafe { Buffers::new(iov, count) }?;
         let envelope = Envelope::untagged();
@@ -103,8 +117,12 @@ unsafe extern "C" fn sendv(
     })
 }
 
-unsafe extern "C" fn sendmsg(endpoint: *mut FidEp, message: *const Msg, flags: u64) -> isize {
-    with(endpoint, |endpoint| {
+unsafe extern "C" fn sendmsg<const LOCKED: bool>(
+    endpoint: *mut FidEp,
+    message: *const Msg,
+    flags: u64,
+) -> isize {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes a message.
         let Msg { msg_iov, iov_count, addr: to, context, data, .. } = unsafe { get(message) }?;
         // SAFETY: the program passes as many buffers as it says.
@@ -119,19 +137,19 @@ unsafe extern "C" fn sendmsg(endpoint: *mut FidEp, message: *const Msg, flags: u
     })
 }
 
-unsafe extern "C" fn inject(
+unsafe extern "C" fn inject<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
     to: FiAddr,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let buffer = Buffer::new(buffer, length)?;
         endpoint.inject(to, Envelope::untagged(), buffer, Kind::Send)
     })
 }
 
-unsafe extern "C" fn senddata(
+unsafe extern "C" fn senddata<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
@@ -140,21 +158,21 @@ unsafe extern "C" fn senddata(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let envelope = Envelope::untagged().with_immediate(data);
         let request = Request { to, envelope, context, kind: Kind::Send };
         endpoint.send(Buffer::new(buffer, length)?, &request)
     })
 }
 
-unsafe extern "C" fn injectdata(
+unsafe extern "C" fn injectdata<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
     data: u64,
     to: FiAddr,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let buffer = Buffer::new(buffer, length)?;
         let envelope = Envelope::untagged().with_immediate(data);
         endpoint.inject(to, envelope, buffer, Kind::Send)

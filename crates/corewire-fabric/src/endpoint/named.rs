@@ -8,9 +8,12 @@ use crate::object::{self, Entered, enter};
 
 /// Calls `action` with the endpoint that a program named.
 #[inline(always)]
-pub(super) fn with(endpoint: *mut FidEp, action: impl FnOnce(&mut Ep) -> Outcome) -> isize {
-    // SAFETY: the program passes one of its objects.
-    unsafe { object::with::<Ep>(endpoint, |endpoint, _| result(action(endpoint))) }
+pub(super) fn with<const LOCKED: bool>(
+    endpoint: *mut FidEp,
+    action: impl FnOnce(&mut Ep) -> Outcome,
+) -> isize {
+    // SAFETY: the program passes one of its objects, which has the table that suits its gate.
+    unsafe { object::with::<Ep, LOCKED>(endpoint, |endpoint, _| result(action(endpoint))) }
 }
 
 /// The endpoint that a program named.

@@ -99,9 +99,9 @@ pub(crate) unsafe fn open(
         fid: fid_of::<Ep>(context),
         ops: &options::OPS,
         cm: &cm::OPS,
-        msg: &msg::OPS,
+        msg: msg::table(domain.gate()),
         rma: &refused::RMA,
-        tagged: &tagged::OPS,
+        tagged: tagged::table(domain.gate()),
         atomic: &refused::ATOMIC,
         collective: std::ptr::null(),
     };

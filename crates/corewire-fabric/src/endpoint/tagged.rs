@@ -12,20 +12,30 @@ use super::ends::Kind;
 use super::named::with;
 use super::peek::is_peek;
 use super::send::Request;
+use crate::gate::Gate;
 use crate::memory::{Buffer, Buffers, get};
 
-pub(super) static OPS: OpsTagged<FidEp> = OpsTagged {
-    size: size_of::<OpsTagged<FidEp>>(),
-    recv,
-    recvv,
-    recvmsg,
-    send,
-    sendv,
-    sendmsg,
-    inject,
-    senddata,
-    injectdata,
-};
+/// The calls of endpoints with this gate.
+pub(super) fn table(gate: &Gate) -> &'static OpsTagged<FidEp> {
+    static OPEN: OpsTagged<FidEp> = table_of::<false>();
+    static LOCKED: OpsTagged<FidEp> = table_of::<true>();
+    if gate.is_locked() { &LOCKED } else { &OPEN }
+}
+
+const fn table_of<const LOCKED: bool>() -> OpsTagged<FidEp> {
+    OpsTagged {
+        size: size_of::<OpsTagged<FidEp>>(),
+        recv: recv::<LOCKED>,
+        recvv: recvv::<LOCKED>,
+        recvmsg: recvmsg::<LOCKED>,
+        send: send::<LOCKED>,
+        sendv: sendv::<LOCKED>,
+        sendmsg: sendmsg::<LOCKED>,
+        inject: inject::<LOCKED>,
+        senddata: senddata::<LOCKED>,
+        injectdata: injectdata::<LOCKED>,
+    }
+}
 
 /// Messages with this tag, but for the bits to ignore.
 #[inline(always)]
@@ -33,7 +43,7 @@ const fn wanted(tag: u64, ignore: u64) -> Selector {
     Selector::masked(tag, !ignore)
 }
 
-unsafe extern "C" fn recv(
+unsafe extern "C" fn recv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *mut c_void,
     length: usize,
@@ -43,13 +53,13 @@ unsafe extern "C" fn recv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let selector = endpoint.selector(wanted(tag, ignore), from)?;
         endpoint.receive_tagged(selector, Buffer::new(buffer, length)?, context)
     })
 }
 
-unsafe extern "C" fn recvv(
+unsafe extern "C" fn recvv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     iov: *const IoVec,
     _: *mut *mut c_void,
@@ -59,7 +69,7 @@ unsafe extern "C" fn recvv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes `count` buffers.
         let buffers = unsafe { Buffers::new(iov, count) }?;
         let selector = endpoint.selector(wanted(tag, ignore), from)?;
@@ -68,8 +78,12 @@ unsafe extern "C" fn recvv(
     })
 }
 
-unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const MsgTagged, flags: u64) -> isize {
-    with(endpoint, |endpoint| {
+unsafe extern "C" fn recvmsg<const LOCKED: bool>(
+    endpoint: *mut FidEp,
+    message: *const MsgTagged,
+    flags: u64,
+) -> isize {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes a message.
         let MsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } =
             unsafe { get(message) }?;
@@ -87,7 +101,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const MsgTagged, fl
     })
 }
 
-unsafe extern "C" fn send(
+unsafe extern "C" fn send<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
@@ -96,14 +110,14 @@ unsafe extern "C" fn send(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let envelope = Envelope::tagged(tag);
         let request = Request { to, envelope, context, kind: Kind::TaggedSend };
         endpoint.send(Buffer::new(buffer, length)?, &request)
     })
 }
 
-unsafe extern "C" fn sendv(
+unsafe extern "C" fn sendv<const LOCKED: bool>(
     endpoint: *mut FidEp,
     iov: *const IoVec,
     _: *mut *mut c_void,
@@ -112,7 +126,7 @@ unsafe extern "C" fn sendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes `count` buffers.
         let buffers = unsafe { Buffers::new(iov, count) }?;
         let envelope = Envelope::tagged(tag);
@@ -122,8 +136,12 @@ unsafe extern "C" fn sendv(
     })
 }
 
-unsafe extern "C" fn sendmsg(endpoint: *mut FidEp, message: *const MsgTagged, flags: u64) -> isize {
-    with(endpoint, |endpoint| {
+unsafe extern "C" fn sendmsg<const LOCKED: bool>(
+    endpoint: *mut FidEp,
+    message: *const MsgTagged,
+    flags: u64,
+) -> isize {
+    with::<LOCKED>(endpoint, |endpoint| {
         // SAFETY: the program passes a message.
         let MsgTagged { msg_iov, iov_count, addr: to, tag, context, data, .. } =
             unsafe { get(message) }?;
@@ -139,20 +157,20 @@ unsafe extern "C" fn sendmsg(endpoint: *mut FidEp, message: *const MsgTagged, fl
     })
 }
 
-unsafe extern "C" fn inject(
+unsafe extern "C" fn inject<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
     to: FiAddr,
     tag: u64,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let buffer = Buffer::new(buffer, length)?;
         endpoint.inject(to, Envelope::tagged(tag), buffer, Kind::TaggedSend)
     })
 }
 
-unsafe extern "C" fn senddata(
+unsafe extern "C" fn senddata<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
@@ -162,14 +180,14 @@ unsafe extern "C" fn senddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let envelope = Envelope::tagged(tag).with_immediate(data);
         let request = Request { to, envelope, context, kind: Kind::TaggedSend };
         endpoint.send(Buffer::new(buffer, length)?, &request)
     })
 }
 
-unsafe extern "C" fn injectdata(
+unsafe extern "C" fn injectdata<const LOCKED: bool>(
     endpoint: *mut FidEp,
     buffer: *const c_void,
     length: usize,
@@ -177,7 +195,7 @@ unsafe extern "C" fn injectdata(
     to: FiAddr,
     tag: u64,
 ) -> isize {
-    with(endpoint, |endpoint| {
+    with::<LOCKED>(endpoint, |endpoint| {
         let buffer = Buffer::new(buffer, length)?;
         let envelope = Envelope::tagged(tag).with_immediate(data);
         endpoint.inject(to, envelope, buffer, Kind::TaggedSend)

@@ -171,6 +171,13 @@ impl Memory {
         matches!(self.0, Kind::Pinned(_) | Kind::PinnedParts(_))
     }
 
+    /// Whether the caller keeps it, in one part.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_pinned_whole(&self) -> bool {
+        matches!(self.0, Kind::Pinned(_))
+    }
+
     /// Memory that is filled up to the capacity of `bytes`, which is empty. For engines.
     #[must_use]
     pub fn filling(bytes: Vec<u8>) -> Self {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use corewire_layout::frame::{Frame, Reason};
@@ -13,6 +12,7 @@ use corewire_os::OsError;
 use corewire_os::directory::RuntimeDirectory;
 use corewire_os::event::Bell;
 use corewire_os::socket::{Listener, Peer, Socket};
+use corewire_ring::sync::{AtomicU32, Ordering::AcqRel};
 
 use crate::control::frames::EAGAIN;
 use crate::control::hub::{Handler, Hub, HubHandle, Token};
@@ -30,7 +30,7 @@ pub(crate) struct DomainInner {
     /// The listener's token in the hub.
     token: OnceLock<Token>,
     /// What of this process still uses the domain: [`DomainHandle`]s that have not ended.
-    uses: AtomicUsize,
+    uses: AtomicU32,
     state: Mutex<DomainState>,
 }
 
@@ -78,7 +78,7 @@ impl DomainInner {
             hub,
             listening,
             token: OnceLock::new(),
-            uses: AtomicUsize::new(0),
+            uses: AtomicU32::new(0),
             state,
         });
         let handle = DomainHandle::new(&inner);
@@ -306,13 +306,14 @@ impl DomainInner {
 /// thread that ends it: the control thread may hold the domain for longer, and the process ends without waiting for it.
 pub(crate) struct DomainHandle {
     domain: Arc<DomainInner>,
-    has_ended: AtomicBool,
+    /// 1 once it has.
+    has_ended: AtomicU32,
 }
 
 impl DomainHandle {
     fn new(domain: &Arc<DomainInner>) -> Self {
         domain.uses.fetch_add(1, AcqRel);
-        Self { domain: domain.clone(), has_ended: AtomicBool::new(false) }
+        Self { domain: domain.clone(), has_ended: AtomicU32::new(0) }
     }
 
     /// The domain, for parts of what holds this handle.
@@ -322,7 +323,7 @@ impl DomainHandle {
 
     /// Ends this use. What holds the handle is closed, and is dropped when no other thread is in it any more.
     pub(crate) fn end(&self) {
-        if !self.has_ended.swap(true, AcqRel) && self.domain.uses.fetch_sub(1, AcqRel) == 1 {
+        if self.has_ended.swap(1, AcqRel) == 0 && self.domain.uses.fetch_sub(1, AcqRel) == 1 {
             self.domain.close();
         }
     }

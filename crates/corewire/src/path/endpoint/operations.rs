@@ -26,6 +26,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As for [`ireceive`](Self::ireceive).
+    #[inline(always)]
     pub fn ireceive_with(
         &mut self,
         selector: Selector,
