@@ -49,13 +49,8 @@ impl EndpointControl {
         if self.is_forked() {
             return Err(ConnectError::Forked);
         }
-        let mut state = lock(&self.state);
-        let is_its = |linked: &super::Linked| incarnation.is_none() && linked.name == *name;
-        if let Some((row, _)) = state.rows.all_linked().find(|(_, linked)| is_its(linked)) {
-            return Ok(row);
-        }
         let address = Address { name: name.clone(), incarnation };
-        state.rows.address(&address).map_err(|why| match why {
+        lock(&self.state).rows.address(&address).map_err(|why| match why {
             Unavailable::Full => ConnectError::Full { max: self.header.sizes.peers_max() },
             Unavailable::Closed | Unavailable::Stale => ConnectError::NotFound(name.clone()),
         })
@@ -83,7 +78,9 @@ impl EndpointControl {
             if state.to_link.linkers == 0 {
                 let rows = std::mem::take(&mut state.to_link.rows);
                 drop(state);
-                rows.into_iter().for_each(|(row, _)| self.end_addressed(row, Gone::Lost));
+                for (row, _) in rows {
+                    self.end_addressed(row, Gone::Lost);
+                }
             }
         }
     }
@@ -103,13 +100,14 @@ impl EndpointControl {
             } else {
                 drop(state);
             }
-            match self.try_link(row) {
-                Tried::Over => {}
+            let is_over = match self.try_link(row) {
+                Tried::Over => true,
                 Tried::Never(how) => self.end_addressed(row, how),
-                Tried::Later => {
-                    let pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
-                    lock(&self.state).to_link.rows.push_back((row, pause));
-                }
+                Tried::Later => false,
+            };
+            if !is_over {
+                let pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
+                lock(&self.state).to_link.rows.push_back((row, pause));
             }
         }
     }
@@ -127,7 +125,9 @@ impl EndpointControl {
             return Tried::Never(Gone::Died);
         }
         match self.link_with_that(&name, &record) {
-            Ok(_) => Tried::Over,
+            Ok(linked) if linked == row => Tried::Over,
+            // The row belongs to a former one of that name, which had asked for the link.
+            Ok(_) => Tried::Never(Gone::Died),
             Err(Unlinked::Stale) => Tried::Later,
             Err(Unlinked::Failed(error)) => self.failed(error, incarnation.is_some()),
         }
@@ -151,13 +151,15 @@ impl EndpointControl {
         }
     }
 
-    /// An addressed row will never be linked.
-    fn end_addressed(&self, row: u32, how: Gone) {
+    /// An addressed row will never be linked. False if its peer's own request is still under way, which may link it.
+    fn end_addressed(&self, row: u32, how: Gone) -> bool {
         let mut state = lock(&self.state);
         if state.rows.fail(row) {
             state.changes.push(PeerLink::Gone { row, how, is_closed: false });
             drop(state);
             self.notify(notice::PEERS);
+            return true;
         }
+        state.rows.addressed(row).is_none()
     }
 }

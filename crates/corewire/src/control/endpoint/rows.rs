@@ -50,6 +50,7 @@ pub(super) struct Rows<T, S, I, L> {
 
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 struct Row<T, S, I, L> {
+    name: ChannelName,
     /// [`UNKNOWN`] if the row is addressed, and nobody has tried to link it.
     incarnation: u128,
     number: u64,
@@ -156,25 +157,25 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
             return Err(Unavailable::Closed);
         }
         let Address { name, incarnation } = address;
-        if let Some(row) = incarnation.and_then(|incarnation| self.find(incarnation)) {
-            return Ok(row);
-        }
         let is_its = |row: &Row<T, S, I, L>| {
-            let is_of = |it: &Address| it.name == *name;
-            let is_there = !matches!(row.phase, Phase::Gone { .. });
             let may_be = incarnation.is_none() || row.incarnation == UNKNOWN;
-            is_there && may_be && row.address.as_ref().is_some_and(is_of)
+            may_be && row.name == *name
         };
-        if let Some((&row, entry)) = self.rows.iter_mut().find(|(_, row)| is_its(row)) {
+        let found = incarnation.and_then(|incarnation| self.find(incarnation));
+        let found = found.or_else(|| self.find_last(is_its));
+        if let Some((row, entry)) = found.and_then(|row| Some((row, self.rows.get_mut(&row)?))) {
+            if entry.address.is_none() || incarnation.is_some() {
+                entry.address = Some(address.clone());
+            }
             if let Some(incarnation) = incarnation {
                 entry.incarnation = *incarnation;
-                entry.address = Some(address.clone());
             }
             return Ok(row);
         }
         let row = self.take_free().ok_or(Unavailable::Full)?;
         self.last_number += 1;
         let entry = Row {
+            name: name.clone(),
             incarnation: incarnation.unwrap_or(UNKNOWN),
             number: self.last_number,
             phase: Phase::UNUSED,
@@ -430,20 +431,19 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
 
     /// The row that a peer has or gets. A row whose peer has gone is not one.
     fn find(&self, incarnation: u128) -> Option<u32> {
-        let is_its = |row: &Row<T, S, I, L>| {
-            row.incarnation == incarnation && !matches!(row.phase, Phase::Gone { .. })
-        };
-        self.rows.iter().find(|(_, row)| is_its(row)).map(|(&row, _)| row)
+        self.find_last(|row| row.incarnation == incarnation)
     }
 
     /// The row that is addressed by this name, and that no incarnation has yet.
     fn find_addressed(&self, name: &ChannelName) -> Option<u32> {
-        let is_its = |row: &Row<T, S, I, L>| {
-            let is_of = |it: &Address| it.name == *name;
-            let is_there = !matches!(row.phase, Phase::Gone { .. });
-            is_there && row.incarnation == UNKNOWN && row.address.as_ref().is_some_and(is_of)
-        };
-        self.rows.iter().find(|(_, row)| is_its(row)).map(|(&row, _)| row)
+        self.find_last(|row| row.incarnation == UNKNOWN && row.name == *name)
+    }
+
+    /// The row that was reserved last among those whose peer has not gone, if it is one of these.
+    fn find_last(&self, is_its: impl Fn(&Row<T, S, I, L>) -> bool) -> Option<u32> {
+        let is_there = |row: &Row<T, S, I, L>| !matches!(row.phase, Phase::Gone { .. });
+        let found = self.rows.iter().filter(|(_, row)| is_there(row) && is_its(row));
+        found.max_by_key(|(_, row)| row.number).map(|(&row, _)| row)
     }
 
     fn reserve(
@@ -464,7 +464,8 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         self.last_number += 1;
         let number = self.last_number;
         let (phase, address, is_fresh) = (Phase::UNUSED, None, false);
-        self.rows.insert(row, Row { incarnation, number, phase, address, is_fresh });
+        let name = name.clone();
+        self.rows.insert(row, Row { name, incarnation, number, phase, address, is_fresh });
         Ok(Reservation { row, number, is_new: true })
     }
 

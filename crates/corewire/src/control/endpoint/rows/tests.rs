@@ -48,6 +48,10 @@ struct End {
     peers: BTreeMap<u32, bool>,
     asks_left: u32,
     cuts_left: u32,
+    /// It may still address the other end, at any time.
+    may_address: Option<Addressed>,
+    /// The row that it has addressed, until its peer has gone.
+    addressed: Option<u32>,
     is_closed: bool,
 }
 
@@ -62,6 +66,7 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    Address(usize),
     Ask(usize),
     Hear(usize, usize),
     GiveUp(usize, usize),
@@ -78,10 +83,9 @@ fn name(at: usize) -> ChannelName {
     ChannelName::new(["zero", "one"][at]).unwrap()
 }
 
-/// Whether an end has addressed the other one before it asks, and knows its incarnation.
-#[derive(Clone, Copy)]
+/// How an end addresses the other one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Addressed {
-    No,
     ByName,
     ByIncarnation,
 }
@@ -95,21 +99,17 @@ impl World {
             peers: BTreeMap::new(),
             asks_left: asks[index],
             cuts_left: cuts[index],
+            may_address: None,
+            addressed: None,
             is_closed: false,
         };
         let ends = [end(0), end(1)];
         Self { ends, wires: Vec::new(), may_close, has_departures: false }
     }
 
-    fn addressing(mut self, addressed: [Addressed; 2]) -> Self {
-        for (at, addressed) in addressed.into_iter().enumerate() {
-            let incarnation = match addressed {
-                Addressed::No => continue,
-                Addressed::ByName => None,
-                Addressed::ByIncarnation => Some(INCARNATIONS[1 - at]),
-            };
-            let address = Address { name: name(1 - at), incarnation };
-            assert_eq!(self.ends[at].rows.address(&address), Ok(0));
+    fn addressing(mut self, addressed: [Option<Addressed>; 2]) -> Self {
+        for (end, addressed) in self.ends.iter_mut().zip(addressed) {
+            end.may_address = addressed;
         }
         self
     }
@@ -117,6 +117,9 @@ impl World {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (at, end) in self.ends.iter().enumerate() {
+            if end.may_address.is_some() && !end.is_closed {
+                steps.push(Step::Address(at));
+            }
             if end.asks_left > 0 && !end.is_closed {
                 steps.push(Step::Ask(at));
             }
@@ -191,6 +194,15 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
+            Step::Address(at) => {
+                let end = &mut self.ends[at];
+                let incarnation = match end.may_address.take() {
+                    Some(Addressed::ByIncarnation) => Some(INCARNATIONS[1 - at]),
+                    _ => None,
+                };
+                let address = Address { name: name(1 - at), incarnation };
+                end.addressed = end.rows.address(&address).ok();
+            }
             Step::Ask(at) => {
                 self.ends[at].asks_left -= 1;
                 if let Ok(Begun::Ask(own)) =
@@ -228,8 +240,12 @@ impl World {
             },
             Step::Free(at, row) => {
                 let is_told = |told: &Told| matches!(told, Told::Gone(other) if *other == row);
+                let is_addressed = self.ends[at].addressed == Some(row);
                 // The data thread takes all notices before it removes a peer that was cut off.
                 if !self.ends[at].told.iter().any(is_told) {
+                    if is_addressed {
+                        self.ends[at].addressed = None;
+                    }
                     self.ends[at].peers.remove(&row);
                     for wire in self.ends[at].rows.free(row) {
                         self.close_wire(at, wire);
@@ -346,6 +362,11 @@ impl World {
                     && !(row.address.is_some() && row.phase.is_unused())
             };
             assert!(!end.rows.rows.values().any(is_reserved), "a row stays reserved for nobody");
+            // Otherwise a thread would not go on to link it.
+            if let Some(row) = end.addressed {
+                let is_kept = end.rows.addressed(row).is_some() || end.peers.contains_key(&row);
+                assert!(is_kept, "an addressed row has lost its address");
+            }
         }
     }
 }
@@ -383,13 +404,19 @@ fn requests_that_are_given_up_link_nobody_and_cost_no_link() {
 
 #[test]
 fn a_row_that_is_addressed_is_its_peers_alone() {
-    use Addressed::{ByIncarnation, ByName, No};
-    for addressed in [[ByName, No], [ByIncarnation, No], [ByName, ByName], [No, ByIncarnation]] {
+    let [by_name, by_incarnation] = [Addressed::ByName, Addressed::ByIncarnation].map(Some);
+    let each = [
+        [by_name, None],
+        [by_incarnation, None],
+        [by_name, by_name],
+        [by_incarnation, by_name],
+    ];
+    for addressed in each {
         for (asks, cuts) in [([1, 1], [0, 0]), ([2, 0], [0, 0]), ([1, 1], [1, 0])] {
             assert!(explore(World::new(asks, cuts, false).addressing(addressed)) > 10);
         }
     }
-    assert!(explore(World::new([1, 1], [0, 0], true).addressing([ByName, ByName])) > 100);
+    assert!(explore(World::new([1, 1], [0, 0], true).addressing([by_name, by_name])) > 100);
 }
 
 #[test]
