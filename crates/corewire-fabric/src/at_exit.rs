@@ -1,37 +1,40 @@
 //! The end of a process that has not closed its objects.
 //!
 //! Its endpoints are closed then, so that it leaves no files: what is pending is sent for a bounded time, and peers see it
-//! leave, not die. Where no lock says that no other thread is inside an endpoint, only an endpoint that belongs to the
-//! thread which ends the process is closed; the next process sweeps what the others leave.
+//! leave, not die. That is done when the library ends, after everything that the program does at its end: it may still
+//! close MPI there. Where no lock says that no other thread is inside an endpoint, it is closed only if the process has
+//! no other thread; the next process sweeps what is left otherwise.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::gate::Gate;
 use crate::member::{Bound, Member};
 use crate::{directory, fork};
 
-/// An enabled endpoint, and the thread that enabled it.
+/// How often other threads are looked for, and what passes in between.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// An enabled endpoint.
 struct Enabled {
     endpoint: Bound<dyn Member>,
     gate: &'static Gate,
-    thread: libc::pthread_t,
 }
 
 static ENABLED: Mutex<Vec<Enabled>> = Mutex::new(Vec::new());
 
-/// Asks to be called at the end of the process.
-pub(crate) fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the library stays loaded: see build.rs.
-        unsafe { libc::atexit(close_all) };
-    });
-}
+/// Called when the library ends, which is never closed before the process: see build.rs.
+#[used]
+// SAFETY: a function without arguments, as the section demands.
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = close_all;
 
 /// Notes an endpoint that has begun.
 pub(crate) fn add(endpoint: Bound<dyn Member>, gate: &'static Gate) {
     let mut enabled = ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
-    enabled.push(Enabled { endpoint, gate, thread: this_thread() });
+    enabled.push(Enabled { endpoint, gate });
 }
 
 /// Forgets an endpoint that was closed.
@@ -45,20 +48,32 @@ extern "C" fn close_all() {
         return;
     }
     let Ok(mut enabled) = ENABLED.try_lock() else { return };
-    let this = this_thread();
-    for Enabled { endpoint, gate, thread } in enabled.drain(..) {
-        if !gate.is_locked() && thread != this {
+    if enabled.is_empty() {
+        return;
+    }
+    // A thread of corewire's own has its name only when it has begun to run.
+    let is_alone = (0..LOOKS).any(|look| {
+        if look > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        is_alone()
+    });
+    for Enabled { endpoint, gate } in enabled.drain(..) {
+        if !gate.is_locked() && !is_alone {
             continue;
         }
-        let Ok(entry) = gate.try_enter() else { continue };
-        // SAFETY: no other thread is inside: the lock is held for ever, or this is the endpoint's thread.
+        let Ok(_entry) = gate.try_enter() else { continue };
+        // SAFETY: no other thread is inside: this one has the lock, or there is no other. Later calls find no endpoint.
         unsafe { endpoint.get() }.finish();
-        std::mem::forget(entry);
     }
     directory::close_now();
 }
 
-fn this_thread() -> libc::pthread_t {
-    // SAFETY: asks for a number.
-    unsafe { libc::pthread_self() }
+/// Whether the program has no other thread.
+fn is_alone() -> bool {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return false };
+    let is_own = |thread: &fs::DirEntry| {
+        fs::read(thread.path().join("comm")).is_ok_and(|name| name.starts_with(b"corewire"))
+    };
+    threads.flatten().filter(|thread| !is_own(thread)).count() == 1
 }

@@ -22,9 +22,9 @@ use crate::eq::{Eq, Event};
 use crate::errors::{BAD_FLAGS, BUSY, Errno, INVALID, NO_ADDRESS, NO_SYSTEM_CALL, Outcome, status};
 use crate::member::{Bound, Member};
 use crate::memory::{copy_out, copy_text, get, put, text};
+use crate::names;
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
 use crate::refusals::{no_control, no_ops_open};
-use crate::{fork, names};
 
 /// An address vector.
 pub(crate) struct Av {
@@ -38,8 +38,6 @@ pub(crate) struct Av {
 /// The addresses themselves, which endpoints read.
 pub(crate) struct Addresses {
     rows: Mutex<Rows>,
-    /// How many the program expects.
-    expected: usize,
 }
 
 #[derive(Default)]
@@ -87,11 +85,6 @@ impl Addresses {
             };
         }
         Ok(())
-    }
-
-    /// How many addresses the program expects, or has inserted.
-    pub(crate) fn expected(&self) -> usize {
-        self.expected.max(self.lock().rows.len())
     }
 }
 
@@ -144,7 +137,7 @@ impl Av {
     fn report(&mut self, fid: *mut Fid, context: *mut c_void, inserted: &[Outcome<FiAddr>]) {
         let Some(eq) = self.eq else { return };
         // SAFETY: event queues have locks of their own.
-        let eq = unsafe { eq.get() };
+        let eq = unsafe { eq.share() };
         for (index, _) in inserted.iter().enumerate().filter(|(_, it)| it.is_err()) {
             eq.add(Event::error(fid, context, index as u64, Errno(FI_EINVAL)));
         }
@@ -183,7 +176,7 @@ pub(crate) unsafe fn open(
         unsafe { (*attr).kind = kind };
     }
     shared.add();
-    let addresses = Arc::new(Addresses { rows: Mutex::default(), expected: given.count });
+    let addresses = Arc::new(Addresses { rows: Mutex::default() });
     let body = Av { domain, addresses, eq: None, endpoints: Vec::new() };
     let head = FidAv { fid: fid_of::<Av>(context), ops: &OPS };
     let gate = domain.gate();
@@ -193,7 +186,6 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let av = unsafe { enter::<Av>(fid.cast()) }?;
         if !av.endpoints.is_empty() {
@@ -203,7 +195,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         unsafe { av.domain.get() }.remove();
         if let Some(eq) = object::close(av).eq {
             // SAFETY: event queues have locks of their own.
-            unsafe { eq.get() }.unbind();
+            unsafe { eq.share() }.unbind();
         }
         Ok(())
     };
@@ -213,7 +205,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// `fi_av_bind`: the event queue that reports insertions with `FI_EVENT`.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     let bind = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut av = unsafe { enter::<Av>(fid.cast()) }?;
         // SAFETY: as above.
@@ -226,7 +217,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         // SAFETY: as above.
         let eq = unsafe { linked::<Eq>(other) }?;
         // SAFETY: event queues have locks of their own.
-        unsafe { eq.get() }.bind();
+        unsafe { eq.share() }.bind();
         av.eq = Some(eq);
         Ok(())
     };
@@ -242,7 +233,6 @@ fn insert_all(
     count: usize,
     mut read: impl FnMut(usize) -> Outcome<Address>,
 ) -> Outcome<c_int> {
-    fork::check()?;
     // SAFETY: the program passes one of its objects.
     let mut entered = unsafe { enter::<Av>(av) }?;
     if flags & !(FI_MORE | FI_SYNC_ERR | FI_EVENT) != 0 {
@@ -344,7 +334,6 @@ unsafe extern "C" fn remove(
     flags: u64,
 ) -> c_int {
     let remove = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let av = unsafe { enter::<Av>(av) }?;
         if flags != 0 {
@@ -376,7 +365,6 @@ unsafe extern "C" fn lookup(
     length: *mut usize,
 ) -> c_int {
     let look_up = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let av = unsafe { enter::<Av>(av) }?;
         let found = av.addresses.get(number).map_err(|_| INVALID)?;

@@ -8,10 +8,9 @@ use corewire_ofi::fid::{FI_CLASS_CNTR, Fid, Ops};
 
 use crate::domain::DomainLink;
 use crate::errors::{BAD_FLAGS, BUSY, Errno, INVALID, NO_SYSTEM_CALL, Outcome, status};
-use crate::fork;
-use crate::member::{Bound, Member};
+use crate::member::{Bound, Member, each};
 use crate::memory::{get, put};
-use crate::object::{self, Closed, Object, enter, fid_of};
+use crate::object::{self, Closed, Link, Object, enter, fid_of};
 use crate::refusals::{no_bind, no_ops_open};
 use crate::wait::{Deadline, Waiter};
 
@@ -24,6 +23,8 @@ pub(crate) struct Cntr {
     succeeded: u64,
     failed: u64,
     endpoints: Vec<Bound<dyn Member>>,
+    /// Sets of [`poll`](crate::poll) that it is in.
+    pub(crate) sets: usize,
     waiter: Option<Waiter>,
 }
 
@@ -59,6 +60,7 @@ impl Cntr {
     pub(crate) fn count(&mut self, has_succeeded: bool) {
         let counter = if has_succeeded { &mut self.succeeded } else { &mut self.failed };
         *counter = counter.wrapping_add(1);
+        self.wake();
     }
 
     /// Counts the operations of an endpoint from now on.
@@ -83,39 +85,55 @@ impl Cntr {
         }
     }
 
-    /// Continues the operations of its endpoints.
-    fn progress(&self) -> Outcome {
-        for endpoint in &self.endpoints {
-            // SAFETY: the gate of the domain is that of its endpoints.
-            unsafe { endpoint.get() }.progress()?;
+    fn wake(&self) {
+        if let Some(waiter) = &self.waiter {
+            waiter.wake();
         }
-        Ok(())
+    }
+}
+
+/// A counter, whose endpoints count while it looks at them: nothing refers to its state meanwhile.
+impl Link<Cntr> {
+    /// Continues the operations of its endpoints.
+    ///
+    /// # Safety
+    /// As for [`each`].
+    unsafe fn progress(self) -> Outcome {
+        // SAFETY: the caller guarantees that.
+        unsafe {
+            each(self, |it: &Cntr| &it.endpoints, |endpoint| endpoint.progress().map(|()| true))
+        }
+        .map(drop)
     }
 
     /// All that it has counted, after what has arrived was handled.
-    pub(crate) fn sum(&self) -> Outcome<u64> {
-        self.progress()?;
-        Ok(self.succeeded.wrapping_add(self.failed))
+    ///
+    /// # Safety
+    /// As for [`each`].
+    pub(crate) unsafe fn sum(self) -> Outcome<u64> {
+        // SAFETY: the caller guarantees that.
+        unsafe { self.progress() }?;
+        // SAFETY: as above.
+        let cntr = unsafe { self.share() };
+        Ok(cntr.succeeded.wrapping_add(cntr.failed))
     }
 
     /// For `fi_trywait`.
-    pub(crate) fn may_wait(&mut self) -> Outcome<bool> {
-        let waiter = self.waiter.as_ref().ok_or(INVALID)?;
-        waiter.silence();
-        let before = (self.succeeded, self.failed);
-        for endpoint in &self.endpoints {
-            // SAFETY: the gate of the domain is that of its endpoints.
-            if !unsafe { endpoint.get() }.arm()? {
-                return Ok(false);
-            }
-        }
-        Ok(before == (self.succeeded, self.failed))
-    }
-
-    fn wake(&self) {
-        if let Some(waiter) = &self.waiter {
-            waiter.ring();
-        }
+    ///
+    /// # Safety
+    /// As for [`each`].
+    pub(crate) unsafe fn may_wait(self) -> Outcome<bool> {
+        let counts = || {
+            // SAFETY: the caller guarantees that.
+            let cntr = unsafe { self.share() };
+            (cntr.succeeded, cntr.failed)
+        };
+        // SAFETY: as above.
+        unsafe { self.share() }.waiter.as_ref().ok_or(INVALID)?.silence();
+        let before = counts();
+        // SAFETY: as above.
+        Ok(unsafe { each(self, |it: &Cntr| &it.endpoints, |endpoint| endpoint.arm()) }?
+            && counts() == before)
     }
 }
 
@@ -140,7 +158,7 @@ pub(crate) unsafe fn open(
     let waiter = Waiter::open(attr.wait_obj)?;
     // SAFETY: the caller has entered the domain.
     unsafe { domain.get() }.add();
-    let body = Cntr { domain, succeeded: 0, failed: 0, endpoints: Vec::new(), waiter };
+    let body = Cntr { domain, succeeded: 0, failed: 0, endpoints: Vec::new(), sets: 0, waiter };
     let head = FidCntr { fid: fid_of::<Cntr>(context), ops: &OPS };
     // SAFETY: the caller guarantees that there is room.
     unsafe { put(cntr, object::open(head, domain.gate(), body)) }
@@ -148,10 +166,9 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let cntr = unsafe { enter::<Cntr>(fid.cast()) }?;
-        if !cntr.endpoints.is_empty() {
+        if !cntr.endpoints.is_empty() || cntr.sets > 0 {
             return Err(BUSY);
         }
         // SAFETY: the gate of the domain is that of its counters.
@@ -164,7 +181,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     let control = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let cntr = unsafe { enter::<Cntr>(fid.cast()) }?;
         cntr.waiter.as_ref().ok_or(NO_SYSTEM_CALL)?.control(command, argument)
@@ -176,8 +192,8 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
 fn value(cntr: *mut FidCntr, of: impl Fn(&Cntr) -> u64) -> u64 {
     // SAFETY: the program passes one of its objects.
     let Ok(cntr) = (unsafe { enter::<Cntr>(cntr) }) else { return 0 };
-    // An error of an endpoint is told by its other calls.
-    let _ = cntr.progress();
+    // SAFETY: it has entered the gate. An error of an endpoint is told by its other calls.
+    let _ = unsafe { cntr.link().progress() };
     of(&cntr)
 }
 
@@ -192,7 +208,6 @@ unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
 /// Changes a counter, and wakes who waits for it.
 fn change(cntr: *mut FidCntr, change: impl Fn(&mut Cntr)) -> c_int {
     let change = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut cntr = unsafe { enter::<Cntr>(cntr) }?;
         change(&mut cntr);
@@ -225,13 +240,13 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
         let mut failed = None;
         let mut looks = 0;
         loop {
-            fork::check()?;
             // SAFETY: the program passes one of its objects.
-            let mut cntr = unsafe { enter::<Cntr>(cntr) }?;
+            let cntr = unsafe { enter::<Cntr>(cntr) }?;
             let waiter = cntr.waiter.as_ref().ok_or(INVALID)?;
             let (descriptor, yields) = (waiter.descriptor(), waiter.yields());
             let failed = *failed.get_or_insert(cntr.failed);
-            cntr.progress()?;
+            // SAFETY: it has entered the gate.
+            unsafe { cntr.link().progress() }?;
             if cntr.succeeded >= threshold {
                 return Ok(());
             }
@@ -245,7 +260,10 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
             if yields {
                 drop(cntr);
                 std::thread::yield_now();
-            } else if looks >= LOOKS && cntr.may_wait()? {
+                continue;
+            }
+            // SAFETY: as above.
+            if looks >= LOOKS && unsafe { cntr.link().may_wait() }? {
                 drop(cntr);
                 deadline.wait(descriptor)?;
             }

@@ -18,7 +18,7 @@ use crate::gate::Gate;
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
 use crate::refusals::{no_control, no_ops_open};
-use crate::{at_exit, directory, fork};
+use crate::{directory, fork};
 
 /// A domain: objects that one lock protects, if the threading level needs one.
 pub(crate) struct Domain {
@@ -95,12 +95,11 @@ pub(crate) unsafe fn open(
     }
     fork::watch();
     directory::open()?;
-    at_exit::watch();
     let threading =
         if attr.threading == FI_THREAD_UNSPEC { FI_THREAD_SAFE } else { attr.threading };
     let gate = Gate::of(threading);
-    // SAFETY: the fabric's call is under way; fabrics are not locked, and programs open domains one at a time.
-    let shared = unsafe { fabric.get() };
+    // SAFETY: the fabric's call is under way; fabrics are only shared.
+    let shared = unsafe { fabric.share() };
     shared.add();
     let body = Domain {
         fabric,
@@ -118,7 +117,6 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let domain = unsafe { enter::<Domain>(fid.cast()) }?;
         if domain.objects > 0 {
@@ -128,8 +126,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let closed = object::close(domain);
         gate.give_back();
         directory::close();
-        // SAFETY: programs open and close domains of a fabric one at a time.
-        unsafe { closed.fabric.get() }.remove();
+        // SAFETY: a fabric with an object is open; fabrics are only shared.
+        unsafe { closed.fabric.share() }.remove();
         Ok(())
     };
     status(close())
@@ -138,7 +136,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// `fi_domain_bind`: an event queue for registrations, which end in their calls and report nothing.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     let bind = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Domain>(fid.cast()) }?;
         // SAFETY: as above.

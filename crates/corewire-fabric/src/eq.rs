@@ -17,8 +17,8 @@ use crate::gate::OPEN;
 use crate::memory::{copy_out, get, put};
 use crate::object::{self, Closed, Object, enter, fid_of};
 use crate::refusals::{no_bind, no_ops_open};
+use crate::strings;
 use crate::wait::{Deadline, Waiter};
-use crate::{fork, strings};
 
 /// The longest event that a program writes, in bytes.
 const EVENT_BYTES_MAX: usize = 4096;
@@ -204,8 +204,8 @@ pub(crate) unsafe fn open(
     let waiter = Waiter::open(attr.wait_obj)?;
     let is_writable = attr.flags & FI_WRITE != 0;
     let body = Eq { fabric, is_writable, waiter, inside: Mutex::default() };
-    // SAFETY: the fabric's call is under way; programs open and close its objects one at a time.
-    unsafe { fabric.get() }.add();
+    // SAFETY: the fabric's call is under way; fabrics are only shared.
+    unsafe { fabric.share() }.add();
     let head = FidEq { fid: fid_of::<Eq>(context), ops: &OPS };
     // SAFETY: the caller guarantees that there is room.
     unsafe { put(eq, object::open(head, &OPEN, body)) }
@@ -213,14 +213,13 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let eq = unsafe { enter::<Eq>(fid.cast()) }?;
         if eq.lock().uses > 0 {
             return Err(BUSY);
         }
-        // SAFETY: programs open and close objects of a fabric one at a time.
-        unsafe { object::close(eq).fabric.get() }.remove();
+        // SAFETY: a fabric with an object is open; fabrics are only shared.
+        unsafe { object::close(eq).fabric.share() }.remove();
         Ok(())
     };
     status(close())
@@ -228,7 +227,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     let control = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let eq = unsafe { enter::<Eq>(fid.cast()) }?;
         eq.waiter.as_ref().ok_or(NO_SYSTEM_CALL)?.control(command, argument)
@@ -248,7 +246,6 @@ unsafe extern "C" fn read(
     flags: u64,
 ) -> isize {
     let read = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Eq>(eq) }?.read(number, buffer, room, flags)
     };
@@ -257,7 +254,6 @@ unsafe extern "C" fn read(
 
 unsafe extern "C" fn readerr(eq: *mut FidEq, entry: *mut EqErrEntry, flags: u64) -> isize {
     let read = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Eq>(eq) }?.read_error(entry, flags)
     };
@@ -272,7 +268,6 @@ unsafe extern "C" fn write(
     flags: u64,
 ) -> isize {
     let write = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let eq = unsafe { enter::<Eq>(eq) }?;
         if flags != 0 {
@@ -306,7 +301,6 @@ unsafe extern "C" fn sread(
     let read = || {
         let deadline = Deadline::after_ms(timeout);
         loop {
-            fork::check()?;
             // SAFETY: the program passes one of its objects.
             let eq = unsafe { enter::<Eq>(eq) }?;
             let descriptor = eq.waiter.as_ref().ok_or(INVALID)?.descriptor();

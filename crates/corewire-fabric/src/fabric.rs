@@ -1,6 +1,7 @@
 //! Fabrics: `fi_fabric`. What is opened in them: `opening.rs`.
 
 use core::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corewire_ofi::fabric::{FidFabric, OpsFabric};
 use corewire_ofi::fid::{FI_CLASS_FABRIC, Fid, Ops};
@@ -18,7 +19,7 @@ pub(crate) struct Fabric {
     /// The version of the interface that the program asked for.
     pub(crate) api_version: u32,
     /// Objects that were opened here.
-    objects: usize,
+    objects: Mutex<usize>,
 }
 
 impl Object for Fabric {
@@ -45,12 +46,16 @@ impl Object for Fabric {
 }
 
 impl Fabric {
-    pub(crate) fn add(&mut self) {
-        self.objects += 1;
+    fn objects(&self) -> MutexGuard<'_, usize> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn remove(&mut self) {
-        self.objects -= 1;
+    pub(crate) fn add(&self) {
+        *self.objects() += 1;
+    }
+
+    pub(crate) fn remove(&self) {
+        *self.objects() -= 1;
     }
 }
 
@@ -76,7 +81,7 @@ pub(crate) unsafe fn open(
         if name.is_some_and(|name| name.as_bytes() != NAME.to_bytes()) {
             return Err(NO_DATA);
         }
-        let body = Fabric { api_version: attr.api_version, objects: 0 };
+        let body = Fabric { api_version: attr.api_version, objects: Mutex::new(0) };
         let fid = fid_of::<Fabric>(context);
         let head = FidFabric { fid, ops, api_version: attr.api_version };
         // SAFETY: the caller passes room for a pointer.
@@ -87,10 +92,9 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let fabric = unsafe { enter::<Fabric>(fid.cast()) }?;
-        if fabric.objects > 0 {
+        if *fabric.objects() > 0 {
             return Err(BUSY);
         }
         object::close(fabric);

@@ -33,7 +33,7 @@ pub(crate) trait Member {
     fn finish(&mut self);
 }
 
-/// An object that is known by what it does. As long as it is bound, it cannot be closed without being told apart.
+/// An object that is known by what it does. Closing it takes it out first of everything that it is bound to.
 pub(crate) struct Bound<T: ?Sized>(NonNull<T>);
 
 impl<T: ?Sized> Clone for Bound<T> {
@@ -75,3 +75,24 @@ impl<T: ?Sized> Bound<T> {
 
 // SAFETY: the state behind it is only accessed by who has entered its gate.
 unsafe impl<T: ?Sized> Send for Bound<T> {}
+
+/// Calls `action` for each of the endpoints `of` an object, as long as that returns true. They may change the object's state.
+///
+/// # Safety
+/// The caller has entered the gate, and refers to no state of the domain's objects.
+pub(crate) unsafe fn each<T: Object, M: ?Sized>(
+    object: Link<T>,
+    of: fn(&T) -> &Vec<Bound<M>>,
+    action: fn(&mut M) -> Outcome<bool>,
+) -> Outcome<bool> {
+    let mut index = 0;
+    // SAFETY: the caller guarantees that.
+    while let Some(&endpoint) = of(unsafe { object.share() }).get(index) {
+        // SAFETY: the gate of the domain is that of its endpoints.
+        if !action(unsafe { endpoint.get() })? {
+            return Ok(false);
+        }
+        index += 1;
+    }
+    Ok(true)
+}

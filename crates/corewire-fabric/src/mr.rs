@@ -148,7 +148,6 @@ unsafe extern "C" fn regattr(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mr = unsafe { enter::<Mr>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its regions.
@@ -164,7 +163,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// `fi_mr_bind`: an endpoint or a counter of a peer's accesses, of which there are none.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
     let bind = || {
-        fork::check()?;
         // SAFETY: the program passes its objects.
         unsafe { enter::<Mr>(fid.cast()) }?;
         if other.is_null() { Err(INVALID) } else { Ok(()) }
@@ -174,7 +172,6 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
     let control = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Mr>(fid.cast()) }?;
         if command == FI_ENABLE { Ok(()) } else { Err(NO_SYSTEM_CALL) }

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corewire_ofi::fid::{FI_CLASS_UNSPEC, Fid, Ops};
 
 use crate::errors::{INVALID, Outcome};
+use crate::fork;
 use crate::gate::{Entry, Gate};
 
 /// The state of a kind of object.
@@ -58,38 +59,38 @@ pub(crate) fn fid_of<T: Object>(context: *mut c_void) -> Fid {
 }
 
 /// An object, for as long as one call works with it.
-pub(crate) struct Entered<'a, T: Object> {
-    shell: &'a mut Shell<T>,
+pub(crate) struct Entered<T: Object> {
+    link: Link<T>,
     _entry: Entry,
 }
 
-impl<T: Object> Deref for Entered<'_, T> {
+impl<T: Object> Deref for Entered<T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: `enter` has found that the object is open.
-        unsafe { self.shell.body.assume_init_ref() }
+        // SAFETY: `enter` has found that the object is open, and has entered its gate.
+        unsafe { self.link.share() }
     }
 }
 
-impl<T: Object> DerefMut for Entered<'_, T> {
+impl<T: Object> DerefMut for Entered<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: `enter` has found that the object is open.
-        unsafe { self.shell.body.assume_init_mut() }
+        // SAFETY: as above.
+        unsafe { self.link.get() }
     }
 }
 
-impl<T: Object> Entered<'_, T> {
+impl<T: Object> Entered<T> {
     /// The lock of its domain.
     pub(crate) fn gate(&self) -> &'static Gate {
-        self.shell.gate
+        self.link.gate()
     }
 
     /// The object itself, as other objects keep it.
-    pub(crate) fn link(&mut self) -> Link<T> {
-        Link(NonNull::from(&mut *self.shell))
+    pub(crate) fn link(&self) -> Link<T> {
+        self.link
     }
 }
 
@@ -122,6 +123,18 @@ impl<T: Object> Link<T> {
         let shell = unsafe { self.0.as_mut() };
         // SAFETY: an object that is used by another is open.
         unsafe { shell.body.assume_init_mut() }
+    }
+
+    /// The object's state, which others may read at the same time.
+    ///
+    /// # Safety
+    /// The caller has entered the object's gate, and nobody has a reference from [`get`](Self::get).
+    #[inline(always)]
+    pub(crate) unsafe fn share<'a>(self) -> &'a T {
+        // SAFETY: the memory of objects is never freed; the caller guarantees the rest.
+        let shell = unsafe { self.0.as_ref() };
+        // SAFETY: an object that is used by another is open.
+        unsafe { shell.body.assume_init_ref() }
     }
 
     /// Where the object's state is.
@@ -160,16 +173,17 @@ pub(crate) fn open<T: Object>(head: T::Head, gate: &'static Gate, body: T) -> *m
 /// # Safety
 /// `object` is null or an object of libfabric, open or closed, of this provider or not, that no other thread uses unless
 /// the threading level of its domain permits that.
-pub(crate) unsafe fn enter<'a, T: Object>(object: *mut T::Head) -> Outcome<Entered<'a, T>> {
+pub(crate) unsafe fn enter<T: Object>(object: *mut T::Head) -> Outcome<Entered<T>> {
+    // A thread that the child does not have may hold the lock.
+    fork::check()?;
     // SAFETY: the caller guarantees that.
-    let at = unsafe { find::<T>(object) }?;
-    let entry = Link(at).gate().enter();
+    let link = Link(unsafe { find::<T>(object) }?);
+    let entry = link.gate().enter();
     if entry.is_some() {
         // SAFETY: as above. It may have been closed meanwhile.
         unsafe { find::<T>(object) }?;
     }
-    // SAFETY: an open object, which the caller or the lock keeps from other threads.
-    Ok(Entered { shell: unsafe { &mut *at.as_ptr() }, _entry: entry })
+    Ok(Entered { link, _entry: entry })
 }
 
 /// The memory of an open object of this class.
@@ -198,10 +212,8 @@ pub(crate) unsafe fn with<T: Object, const LOCKED: bool>(
     if LOCKED {
         // SAFETY: the caller guarantees that.
         return match unsafe { enter::<T>(object) } {
-            Ok(mut entered) => {
-                let me = entered.link();
-                action(&mut entered, me)
-            }
+            // SAFETY: it has entered the gate, and uses nothing else of what it has entered.
+            Ok(entered) => action(unsafe { entered.link.get() }, entered.link),
             Err(error) => error.negative(),
         };
     }
@@ -230,6 +242,17 @@ pub(crate) unsafe fn linked<T: Object>(fid: *mut Fid) -> Outcome<Link<T>> {
     Ok(Link(at.cast()))
 }
 
+/// The same, for the time of a call.
+///
+/// # Safety
+/// As for [`enter`].
+pub(crate) unsafe fn enter_own<T: Object>(fid: *mut Fid) -> Outcome<Entered<T>> {
+    // SAFETY: the caller guarantees that.
+    unsafe { linked::<T>(fid) }?;
+    // SAFETY: as above; it is one of this provider's.
+    unsafe { enter::<T>(fid.cast()) }
+}
+
 /// The class of an object that a program named.
 ///
 /// # Safety
@@ -240,15 +263,16 @@ pub(crate) unsafe fn class_of(fid: *mut Fid) -> usize {
 }
 
 /// Closes an object, and returns its state. A thread that waits at the gate finds it closed.
-pub(crate) fn close<T: Object>(entered: Entered<'_, T>) -> T {
-    let Entered { shell, _entry } = entered;
+pub(crate) fn close<T: Object>(entered: Entered<T>) -> T {
+    let Entered { link: Link(at), _entry } = entered;
+    // SAFETY: the memory of objects is never freed, and this thread has entered the gate.
+    let body = unsafe { &raw const (*at.as_ptr()).body };
     // SAFETY: the object is open, and is not from here on.
-    let body = unsafe { shell.body.assume_init_read() };
-    let fid = (&raw mut shell.head).cast::<Fid>();
+    let body = unsafe { body.read().assume_init() };
     // SAFETY: every object begins with its class.
-    let class = unsafe { &raw mut (*fid).fclass };
+    let class = unsafe { &raw mut (*at.cast::<Fid>().as_ptr()).fclass };
     // SAFETY: as above.
     unsafe { class.write(FI_CLASS_UNSPEC) };
-    T::closed().lock().push(At(NonNull::from(shell)));
+    T::closed().lock().push(At(at));
     body
 }

@@ -22,7 +22,7 @@ use crate::errors::{
 };
 use crate::fabric::Fabric;
 use crate::memory::get;
-use crate::object::{class_of, enter};
+use crate::object::{class_of, enter, enter_own};
 use crate::{av, cntr, cq, domain, endpoint, eq, fabric, fork, mr, poll};
 
 static FABRIC: OpsFabric = OpsFabric {
@@ -83,7 +83,7 @@ unsafe extern "C" fn open_domain2(
             return Err(BAD_FLAGS);
         }
         // SAFETY: the program passes one of its objects.
-        let mut fabric = unsafe { enter::<Fabric>(fabric) }?;
+        let fabric = unsafe { enter::<Fabric>(fabric) }?;
         // SAFETY: the program passes what `fi_getinfo` returned, and room for a pointer.
         unsafe { domain::open(fabric.link(), info, domain, context, (&DOMAIN, &mr::OPS)) }
     };
@@ -109,9 +109,8 @@ unsafe extern "C" fn eq_open(
     context: *mut c_void,
 ) -> c_int {
     let open = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
-        let mut fabric = unsafe { enter::<Fabric>(fabric) }?;
+        let fabric = unsafe { enter::<Fabric>(fabric) }?;
         // SAFETY: the program passes attributes and room for a pointer.
         unsafe { eq::open(fabric.link(), attr, eq, context) }
     };
@@ -131,7 +130,6 @@ unsafe extern "C" fn wait_open(
 /// `fi_trywait`: whether the program may wait for the descriptors of these objects.
 unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     let prepare = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Fabric>(fabric) }?;
         let count = usize::try_from(count).map_err(|_| INVALID)?;
@@ -153,14 +151,22 @@ unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut Fid, count:
 }
 
 fn may_wait(fid: *mut Fid) -> Outcome<bool> {
-    // SAFETY: the program passes its objects.
+    // SAFETY: the program passes objects, which may be another provider's.
     match unsafe { class_of(fid) } {
+        FI_CLASS_CQ => {
+            // SAFETY: as above.
+            let cq = unsafe { enter_own::<Cq>(fid) }?;
+            // SAFETY: it has entered the gate.
+            unsafe { cq.link().may_wait() }
+        }
+        FI_CLASS_CNTR => {
+            // SAFETY: as above.
+            let cntr = unsafe { enter_own::<Cntr>(fid) }?;
+            // SAFETY: it has entered the gate.
+            unsafe { cntr.link().may_wait() }
+        }
         // SAFETY: as above.
-        FI_CLASS_CQ => unsafe { enter::<Cq>(fid.cast()) }?.may_wait(),
-        // SAFETY: as above.
-        FI_CLASS_CNTR => unsafe { enter::<Cntr>(fid.cast()) }?.may_wait(),
-        // SAFETY: as above.
-        FI_CLASS_EQ => unsafe { enter::<Eq>(fid.cast()) }?.may_wait(),
+        FI_CLASS_EQ => unsafe { enter_own::<Eq>(fid) }?.may_wait(),
         _ => Err(INVALID),
     }
 }
@@ -176,9 +182,8 @@ macro_rules! opens {
             context: *mut c_void,
         ) -> c_int {
             let open = || {
-                fork::check()?;
                 // SAFETY: the program passes one of its objects.
-                let mut domain = unsafe { enter::<Domain>(domain) }?;
+                let domain = unsafe { enter::<Domain>(domain) }?;
                 if object.is_null() {
                     return Err(INVALID);
                 }
@@ -227,9 +232,8 @@ unsafe extern "C" fn poll_open(
     set: *mut *mut FidPoll,
 ) -> c_int {
     let open = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
-        let mut domain = unsafe { enter::<Domain>(domain) }?;
+        let domain = unsafe { enter::<Domain>(domain) }?;
         // SAFETY: the program passes attributes and room for a pointer.
         unsafe { poll::open(domain.link(), attr, set) }
     };

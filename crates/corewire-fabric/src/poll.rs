@@ -10,22 +10,26 @@ use crate::cntr::Cntr;
 use crate::cq::Cq;
 use crate::domain::DomainLink;
 use crate::errors::{BAD_FLAGS, Errno, INVALID, Outcome, status};
-use crate::fork;
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
 use crate::refusals::{no_bind, no_control, no_ops_open};
 
-/// A set of queues and counters. One that is closed meanwhile counts as empty.
+/// A set of queues and counters. They cannot be closed before they are taken out of it.
 pub(crate) struct PollSet {
     domain: DomainLink,
     members: Vec<Member>,
 }
 
-#[derive(Clone, Copy)]
 struct Member {
     fid: *mut Fid,
-    /// A counter's value when the set was polled last.
-    value: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Queue(Link<Cq>),
+    /// With its value when the set was polled last.
+    Counter(Link<Cntr>, u64),
 }
 
 impl Object for PollSet {
@@ -80,12 +84,11 @@ pub(crate) unsafe fn open(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let set = unsafe { enter::<PollSet>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its sets.
         unsafe { set.domain.get() }.remove();
-        object::close(set);
+        object::close(set).members.iter().for_each(|member| member.hold(false));
         Ok(())
     };
     status(close())
@@ -94,7 +97,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// Reports the contexts of members that have something to read.
 unsafe extern "C" fn poll(set: *mut FidPoll, contexts: *mut *mut c_void, count: c_int) -> c_int {
     let poll = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut set = unsafe { enter::<PollSet>(set) }?;
         let count = usize::try_from(count).map_err(|_| INVALID)?;
@@ -107,7 +109,7 @@ unsafe extern "C" fn poll(set: *mut FidPoll, contexts: *mut *mut c_void, count: 
                 break;
             }
             if member.look()? {
-                // SAFETY: it has just been used.
+                // SAFETY: a member is open.
                 let context = unsafe { get(member.fid.cast_const().cast::<Head>()) }?.context;
                 // SAFETY: the program passes room for `count` contexts.
                 let at = unsafe { contexts.add(found) };
@@ -132,60 +134,63 @@ struct Head {
 impl Member {
     /// Whether there is something to read, after what has arrived was handled.
     fn look(&mut self) -> Outcome<bool> {
-        // SAFETY: an object that was open when it was added; its memory is never freed.
-        match unsafe { class_of(self.fid) } {
-            FI_CLASS_CQ => {
-                // SAFETY: as above; the gate of the domain is entered.
-                let cq: Link<Cq> = unsafe { linked(self.fid) }?;
+        match &mut self.kind {
+            // SAFETY: the gate of the domain is entered, and a member of a set is open.
+            Kind::Queue(cq) => unsafe { cq.has_something() },
+            Kind::Counter(cntr, last) => {
                 // SAFETY: as above.
-                unsafe { cq.get() }.has_something()
+                let value = unsafe { cntr.sum() }?;
+                Ok(std::mem::replace(last, value) != value)
             }
-            FI_CLASS_CNTR => {
-                // SAFETY: as above.
-                let cntr: Link<Cntr> = unsafe { linked(self.fid) }?;
-                // SAFETY: as above.
-                let value = unsafe { cntr.get() }.sum()?;
-                Ok(std::mem::replace(&mut self.value, value) != value)
-            }
-            _ => Ok(false),
         }
+    }
+
+    /// Counts it as a use of its object, or no longer.
+    fn hold(&self, is_held: bool) {
+        let sets = match self.kind {
+            // SAFETY: as above.
+            Kind::Queue(cq) => unsafe { &mut cq.get().sets },
+            // SAFETY: as above.
+            Kind::Counter(cntr, _) => unsafe { &mut cntr.get().sets },
+        };
+        *sets = if is_held { *sets + 1 } else { *sets - 1 };
     }
 }
 
-/// Whether an object can be a member of a set of this domain.
-fn check(fid: *mut Fid, domain: DomainLink) -> Outcome {
+/// An object that can be a member of a set of this domain.
+fn member(fid: *mut Fid, domain: DomainLink) -> Outcome<Member> {
     // SAFETY: the program passes one of its objects.
-    let found = match unsafe { class_of(fid) } {
+    let (kind, found) = match unsafe { class_of(fid) } {
         FI_CLASS_CQ => {
             // SAFETY: as above.
             let cq: Link<Cq> = unsafe { linked(fid) }?;
             // SAFETY: the domain of an open object does not change.
-            unsafe { cq.get() }.domain
+            (Kind::Queue(cq), unsafe { cq.share() }.domain)
         }
         FI_CLASS_CNTR => {
             // SAFETY: as above.
             let cntr: Link<Cntr> = unsafe { linked(fid) }?;
             // SAFETY: the domain of an open object does not change.
-            unsafe { cntr.get() }.domain
+            (Kind::Counter(cntr, 0), unsafe { cntr.share() }.domain)
         }
         _ => return Err(INVALID),
     };
-    if found == domain { Ok(()) } else { Err(Errno(FI_EDOMAIN)) }
+    if found == domain { Ok(Member { fid, kind }) } else { Err(Errno(FI_EDOMAIN)) }
 }
 
 unsafe extern "C" fn poll_add(set: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
     let add = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut set = unsafe { enter::<PollSet>(set) }?;
         if flags != 0 {
             return Err(BAD_FLAGS);
         }
-        check(fid, set.domain)?;
+        let member = member(fid, set.domain)?;
         if set.members.iter().any(|member| member.fid == fid) {
             return Err(Errno(FI_EALREADY));
         }
-        set.members.push(Member { fid, value: 0 });
+        member.hold(true);
+        set.members.push(member);
         Ok(())
     };
     status(add())
@@ -193,15 +198,14 @@ unsafe extern "C" fn poll_add(set: *mut FidPoll, fid: *mut Fid, flags: u64) -> c
 
 unsafe extern "C" fn poll_del(set: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
     let remove = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut set = unsafe { enter::<PollSet>(set) }?;
         if flags != 0 {
             return Err(BAD_FLAGS);
         }
-        let before = set.members.len();
-        set.members.retain(|member| member.fid != fid);
-        if set.members.len() < before { Ok(()) } else { Err(INVALID) }
+        let place = set.members.iter().position(|member| member.fid == fid).ok_or(INVALID)?;
+        set.members.remove(place).hold(false);
+        Ok(())
     };
     status(remove())
 }

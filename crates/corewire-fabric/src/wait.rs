@@ -1,6 +1,7 @@
 //! What programs wait for: an epoll descriptor over the endpoints of a queue, and a bell that ends a wait.
 
 use core::ffi::{c_int, c_void};
+use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ pub(crate) struct Waiter {
     kind: c_int,
     epoll: OwnedFd,
     bell: OwnedFd,
+    /// Somebody may wait.
+    is_awaited: Cell<bool>,
 }
 
 impl Waiter {
@@ -38,7 +41,7 @@ impl Waiter {
     fn new(kind: c_int) -> Result<Self, Refusal> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let waiter = Self { kind, epoll, bell };
+        let waiter = Self { kind, epoll, bell, is_awaited: Cell::new(false) };
         waiter.watch(waiter.bell.as_fd())?;
         Ok(waiter)
     }
@@ -60,14 +63,24 @@ impl Waiter {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
+    /// Ends a wait, if there may be one since [`silence`](Self::silence) was called last.
+    #[inline(always)]
+    pub(crate) fn wake(&self) {
+        if self.is_awaited.replace(false) {
+            self.ring();
+        }
+    }
+
     /// Ends a wait.
+    #[cold]
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_le_bytes());
     }
 
-    /// Whether it was rung since the last call.
-    pub(crate) fn silence(&self) -> bool {
-        rustix::io::read(&self.bell, &mut [0; 8]).is_ok()
+    /// Before a wait, and before a look at what it waits for.
+    pub(crate) fn silence(&self) {
+        self.is_awaited.set(true);
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     /// Whether it waits by yielding.

@@ -326,6 +326,14 @@ impl<T: Transport> Engine<T> {
         Ok(handle)
     }
 
+    /// The [context](Options::context) of an operation whose end has not been reported.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`].
+    pub fn context_of(&self, handle: OperationHandle) -> Result<u64, MessageError> {
+        self.peers.operations.context_of(handle)
+    }
+
     /// Asks that an operation end. One whose message has begun to arrive, or to be sent, ends as if nothing
     /// had been asked; any other ends at once, with [`MessageError::Cancelled`].
     ///

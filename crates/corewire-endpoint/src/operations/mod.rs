@@ -303,7 +303,8 @@ impl Operations {
     fn add_entry(&mut self, operation: Operation, options: Options) -> OperationHandle {
         let index = u32::try_from(self.slots.len()).ok().filter(|index| *index < NOBODY);
         let index = index.expect("fewer operations than 2^32");
-        let (generation, previous, next, order) = (0, NOBODY, NOBODY, 0);
+        // Not 0: a handle of zeros is unknown.
+        let (generation, previous, next, order) = (1, NOBODY, NOBODY, 0);
         let (selector, is_posted) = (Selector::any(), false);
         self.slots.push(Slot {
             operation,
@@ -315,7 +316,7 @@ impl Operations {
             is_posted,
             order,
         });
-        OperationHandle { index, generation: 0 }
+        OperationHandle { index, generation }
     }
 
     /// An operation whose end has not been reported.
@@ -326,6 +327,11 @@ impl Operations {
             .map(|slot| &slot.operation)
             .filter(|operation| !matches!(operation, Operation::Free | Operation::Queued(_)))
             .ok_or(MessageError::UnknownOperation)
+    }
+
+    /// The number that the caller gave an operation whose end has not been reported.
+    pub(crate) fn context_of(&self, handle: OperationHandle) -> Result<u64, MessageError> {
+        self.get(handle).map(|_| self.options(handle.index).context)
     }
 
     #[inline(always)]

@@ -32,7 +32,7 @@ pub(crate) use self::source::Source;
 use crate::domain::DomainLink;
 use crate::errors::{BAD_FLAGS, INVALID, NOT_SUPPORTED, Outcome};
 use crate::host;
-use crate::member::{Bound, Member};
+use crate::member::{Bound, Member, each};
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, fid_of};
 use crate::refusals::no_bind;
@@ -52,6 +52,8 @@ pub(crate) trait Reads: Member {
 pub(crate) struct Cq {
     pub(crate) domain: DomainLink,
     endpoints: Vec<Bound<dyn Reads>>,
+    /// Sets of [`poll`](crate::poll) that it is in.
+    pub(crate) sets: usize,
     queue: Queue,
     idle: Idle,
     /// One of `FI_CQ_FORMAT_*`.
@@ -138,6 +140,7 @@ pub(crate) unsafe fn open(
     let body = Cq {
         domain,
         endpoints: Vec::new(),
+        sets: 0,
         queue: Queue::default(),
         idle: Idle::new(mpi),
         format,
@@ -183,7 +186,7 @@ impl Cq {
     pub(crate) fn push(&mut self, item: Item) {
         self.queue.items.push_back(item);
         if let Some(waiter) = &self.waiter {
-            waiter.ring();
+            waiter.wake();
         }
     }
 
@@ -193,35 +196,42 @@ impl Cq {
         self.push(Item::Done { entry, source: Source::None });
     }
 
-    /// Whether there is an entry, after what has arrived was handled.
-    pub(crate) fn has_something(&mut self) -> Outcome<bool> {
-        if self.queue.items.is_empty() {
-            for index in 0..self.endpoints.len() {
-                // SAFETY: the gate of the domain is that of its endpoints, and nothing refers to this queue's items.
-                unsafe { self.endpoints[index].get() }.progress()?;
-            }
-        }
-        Ok(!self.queue.items.is_empty())
-    }
-
-    /// For `fi_trywait`.
-    pub(crate) fn may_wait(&mut self) -> Outcome<bool> {
-        let waiter = self.waiter.as_ref().ok_or(INVALID)?;
-        waiter.silence();
-        if self.has_something()? {
-            return Ok(false);
-        }
-        for endpoint in &self.endpoints {
-            // SAFETY: the gate of the domain is that of its endpoints.
-            if !unsafe { endpoint.get() }.arm()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// The text of the failure that was read last.
     fn text(&self) -> &CStr {
         &self.text
+    }
+}
+
+/// A queue, whose endpoints add entries while it looks at them: nothing refers to its state meanwhile.
+impl Link<Cq> {
+    /// Whether there is an entry, after what has arrived was handled.
+    ///
+    /// # Safety
+    /// As for [`each`].
+    pub(crate) unsafe fn has_something(self) -> Outcome<bool> {
+        // SAFETY: the caller guarantees that.
+        let is_empty = || unsafe { self.share() }.queue.items.is_empty();
+        if is_empty() {
+            // SAFETY: as above.
+            unsafe {
+                each(self, |it: &Cq| &it.endpoints, |endpoint| endpoint.progress().map(|()| true))
+            }?;
+        }
+        Ok(!is_empty())
+    }
+
+    /// For `fi_trywait`.
+    ///
+    /// # Safety
+    /// As for [`each`].
+    pub(crate) unsafe fn may_wait(self) -> Outcome<bool> {
+        // SAFETY: the caller guarantees that.
+        unsafe { self.share() }.waiter.as_ref().ok_or(INVALID)?.silence();
+        // SAFETY: as above.
+        if unsafe { self.has_something() }? {
+            return Ok(false);
+        }
+        // SAFETY: as above.
+        unsafe { each(self, |it: &Cq| &it.endpoints, |endpoint| endpoint.arm()) }
     }
 }

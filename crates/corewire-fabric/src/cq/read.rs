@@ -185,6 +185,11 @@ impl Cq {
         if !self.queue.items.is_empty() {
             return self.queue.head();
         }
+        if self.endpoints.is_empty()
+            && let Err(error) = fork::check()
+        {
+            return error;
+        }
         if self.idle.found_nothing() {
             let Self { idle, endpoints, .. } = self;
             idle.pause(|| ranks(endpoints));

@@ -11,8 +11,8 @@ use super::entry::{Format, Shorter, Tagged};
 use crate::errors::{AGAIN, BUSY, INVALID, NO_SYSTEM_CALL, Outcome, status};
 use crate::gate::Gate;
 use crate::object::{self, enter};
+use crate::strings;
 use crate::wait::Deadline;
-use crate::{fork, strings};
 
 /// Looks for entries before a wait sleeps.
 const LOOKS: u32 = 200;
@@ -69,7 +69,6 @@ unsafe extern "C" fn readfrom<F: Format, const LOCKED: bool>(
 
 unsafe extern "C" fn readerr(cq: *mut FidCq, entry: *mut ErrEntry, _: u64) -> isize {
     let read = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut cq = unsafe { enter::<Cq>(cq) }?;
         // SAFETY: the program passes an entry of its version.
@@ -103,7 +102,6 @@ unsafe extern "C" fn sreadfrom<F: Format>(
         let deadline = Deadline::after_ms(timeout);
         let mut looks = 0;
         loop {
-            fork::check()?;
             // SAFETY: the program passes one of its objects.
             let mut entered = unsafe { enter::<Cq>(cq) }?;
             let waiter = entered.waiter.as_ref().ok_or(INVALID)?;
@@ -120,7 +118,10 @@ unsafe extern "C" fn sreadfrom<F: Format>(
             if yields {
                 drop(entered);
                 std::thread::yield_now();
-            } else if looks >= LOOKS && entered.may_wait()? {
+                continue;
+            }
+            // SAFETY: it has entered the gate.
+            if looks >= LOOKS && unsafe { entered.link().may_wait() }? {
                 drop(entered);
                 deadline.wait(descriptor)?;
             }
@@ -132,7 +133,6 @@ unsafe extern "C" fn sreadfrom<F: Format>(
 /// Ends the wait of a thread in `fi_cq_sread`.
 unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
     let signal = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut cq = unsafe { enter::<Cq>(cq) }?;
         cq.is_signaled = true;
@@ -164,10 +164,9 @@ unsafe extern "C" fn strerror(
 
 pub(super) unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let cq = unsafe { enter::<Cq>(fid.cast()) }?;
-        if !cq.endpoints.is_empty() {
+        if !cq.endpoints.is_empty() || cq.sets > 0 {
             return Err(BUSY);
         }
         // SAFETY: the gate of the domain is that of its queues.
@@ -184,7 +183,6 @@ pub(super) unsafe extern "C" fn control(
     argument: *mut c_void,
 ) -> c_int {
     let control = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let cq = unsafe { enter::<Cq>(fid.cast()) }?;
         cq.waiter.as_ref().ok_or(NO_SYSTEM_CALL)?.control(command, argument)

@@ -17,7 +17,6 @@ use crate::cntr::Cntr;
 use crate::cq::Cq;
 use crate::eq::Eq;
 use crate::errors::{BAD_FLAGS, BAD_STATE, Errno, INVALID, NO_SYSTEM_CALL, Outcome, status};
-use crate::fork;
 use crate::member::Bound;
 use crate::memory::{get, put};
 use crate::object::{self, Link, class_of, enter, linked};
@@ -38,7 +37,6 @@ const COUNTED: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | F
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         let me = endpoint.link();
@@ -51,7 +49,6 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     let bind = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         let me = endpoint.link();
@@ -191,7 +188,6 @@ impl Ep {
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     let control = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         match command {

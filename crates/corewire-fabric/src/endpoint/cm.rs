@@ -10,7 +10,6 @@ use super::Ep;
 use super::named::named;
 use crate::address::{ADDRESS_BYTES, Address};
 use crate::errors::{BAD_STATE, Errno, INVALID, NO_SYSTEM_CALL, Outcome, status};
-use crate::fork;
 use crate::memory::{copy_out, get, put};
 use crate::object::enter;
 use crate::refusals::no_call;
@@ -31,7 +30,6 @@ pub(super) static OPS: OpsCm = OpsCm {
 /// Chooses the address, before the endpoint is enabled.
 unsafe extern "C" fn setname(fid: *mut Fid, address: *mut c_void, length: usize) -> c_int {
     let set = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         if endpoint.endpoint.is_some() {
@@ -52,7 +50,6 @@ unsafe extern "C" fn setname(fid: *mut Fid, address: *mut c_void, length: usize)
 /// The address. Before the endpoint is enabled it has only a name, which the endpoint keeps.
 unsafe extern "C" fn getname(fid: *mut Fid, address: *mut c_void, length: *mut usize) -> c_int {
     let get_name = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         // SAFETY: the program passes a length.

@@ -82,7 +82,7 @@ impl Kind {
 
 /// The context in an operation's number.
 #[inline(always)]
-fn context_of(number: u64) -> *mut c_void {
+pub(super) fn context_of(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(as_usize(number & CONTEXT_BITS))
 }
 

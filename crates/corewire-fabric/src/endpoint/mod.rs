@@ -155,11 +155,15 @@ impl Member for Ep {
     }
 
     fn forget(&mut self, number: FiAddr) {
-        let Ok(index) = usize::try_from(number) else { return };
-        let Some(row) = self.peers.get_mut(index) else { return };
-        if let (Some(peer), Some(endpoint)) = (row.take(), &mut self.endpoint) {
-            // Its next message is looked up again. A peer that has gone sends none.
-            let _ = endpoint.set_label(peer, 0);
+        if let Some(row) = usize::try_from(number).ok().and_then(|at| self.peers.get_mut(at)) {
+            *row = None;
+        }
+        let Some(endpoint) = &mut self.endpoint else { return };
+        for peer in endpoint.peers().unwrap_or_default() {
+            if endpoint.label_of(peer) == number + 1 {
+                // Its next message is looked up again. A peer that has gone sends none.
+                let _ = endpoint.set_label(peer, 0);
+            }
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn with<const LOCKED: bool>(
 /// # Safety
 /// As for [`enter`].
 #[inline(always)]
-pub(super) unsafe fn named<'a>(endpoint: *mut FidEp) -> Outcome<Entered<'a, Ep>> {
+pub(super) unsafe fn named(endpoint: *mut FidEp) -> Outcome<Entered<Ep>> {
     // SAFETY: the caller guarantees that.
     unsafe { enter::<Ep>(endpoint) }
 }

@@ -19,10 +19,8 @@ use crate::memory::{get, put};
 use crate::object::{self, Link, fid_of};
 use crate::{at_exit, directory, getinfo, host, names};
 
-/// Peers of an endpoint whose address vector does not say how many it expects.
-const PEERS_MIN: usize = 256;
-/// Peers of an endpoint at most.
-const PEERS_MAX: usize = 4096;
+/// Peers of an endpoint at most: as many as corewire allows, since programs may insert addresses at any time.
+const PEERS_MAX: usize = 1024;
 
 /// `fi_endpoint`.
 ///
@@ -120,14 +118,15 @@ impl Ep {
         if self.endpoint.is_some() {
             return Err(BAD_STATE);
         }
-        let Some((_, addresses)) = &self.setting.av else { return Err(Errno(FI_ENOAV)) };
+        if self.setting.av.is_none() {
+            return Err(Errno(FI_ENOAV));
+        }
         let (sends, receives) =
             (self.setting.caps & FI_SEND != 0, self.setting.caps & FI_RECV != 0);
         if (sends && self.ends.tx.is_none()) || (receives && self.ends.rx.is_none()) {
             return Err(Errno(FI_ENOCQ));
         }
-        let peers = addresses.expected().clamp(PEERS_MIN, PEERS_MAX);
-        let endpoint = self.create(&directory::domain()?, peers)?;
+        let endpoint = self.create(&directory::domain()?)?;
         for cq in [self.ends.tx, self.ends.rx].into_iter().flatten() {
             // SAFETY: the gate of the domain is that of its queues.
             unsafe { cq.get() }.watch(&endpoint)?;
@@ -145,16 +144,14 @@ impl Ep {
     }
 
     /// Creates it under its name, or under another one if that is taken and nobody knows it.
-    fn create(&self, domain: &Domain, peers: usize) -> Outcome<Endpoint> {
+    fn create(&self, domain: &Domain) -> Outcome<Endpoint> {
         let mut name = self.setting.address.name().to_owned();
-        let mut peers = peers;
         loop {
-            match domain.endpoint(&name).peers(peers).create() {
+            match domain.endpoint(&name).peers(PEERS_MAX).create() {
                 Err(EndpointError::AlreadyExists(_)) if !self.setting.is_fixed => {
                     // A process of another PID namespace has the same number.
                     name = names::next();
                 }
-                Err(EndpointError::Size(_)) if peers > PEERS_MIN => peers /= 2,
                 Err(error) => {
                     let errno = of_endpoint(&error);
                     if errno != Errno(FI_EADDRINUSE) {

@@ -14,7 +14,6 @@ use corewire_ofi::info::{RxAttr, TxAttr};
 use super::Ep;
 use super::named::named;
 use crate::errors::{Errno, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Outcome, result, status};
-use crate::fork;
 use crate::limits::{INJECT_BYTES_MAX, MESSAGE_BYTES_MAX, OPERATIONS};
 use crate::memory::{get, put};
 use crate::object::enter;
@@ -34,7 +33,6 @@ const NO_OPTION: Errno = Errno(FI_ENOPROTOOPT);
 
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
     let cancel = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         unsafe { enter::<Ep>(fid.cast()) }?.cancel(context)
     };
@@ -49,7 +47,6 @@ unsafe extern "C" fn getopt(
     length: *mut usize,
 ) -> c_int {
     let get = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         if level != FI_OPT_ENDPOINT {
@@ -93,7 +90,6 @@ unsafe extern "C" fn setopt(
     length: usize,
 ) -> c_int {
     let set = || {
-        fork::check()?;
         // SAFETY: the program passes one of its objects.
         let mut endpoint = unsafe { enter::<Ep>(fid.cast()) }?;
         if level != FI_OPT_ENDPOINT {

@@ -40,8 +40,8 @@ impl Ep {
         if flags & FI_PEEK == 0 {
             return self.take_claimed(buffers, context, discards);
         }
-        let tag = selector;
-        let looked = match self.look(tag, context, claims, discards) {
+        self.endpoint()?;
+        let looked = match self.look(selector, context, claims, discards) {
             Err(error @ (MessageError::Forked | MessageError::Interrupted)) => {
                 return Err(of_message(&error));
             }

@@ -3,13 +3,14 @@
 use core::ffi::c_void;
 
 use corewire::{MessageError, OperationHandle, Options, Report, Selector};
+use corewire_ofi::errors::FI_ENOENT;
 use corewire_ofi::fid::Context;
 use corewire_ofi::flags::{FI_COMPLETION, FI_MORE, FI_MULTI_RECV};
 use corewire_ofi::{FI_ADDR_UNSPEC, FiAddr};
 
 use super::Ep;
-use super::ends::Kind;
-use crate::errors::{BAD_FLAGS, BAD_STATE, INVALID, Outcome, of_message};
+use super::ends::{Kind, context_of};
+use crate::errors::{BAD_FLAGS, BAD_STATE, Errno, INVALID, Outcome, of_message};
 use crate::memory::{Buffer, Buffers, as_usize};
 
 /// What a receive may be asked for.
@@ -64,12 +65,10 @@ impl Ep {
         Ok(selector.from(self.peer(from)?))
     }
 
+    #[inline(always)]
     fn options(&self, kind: Kind, context: *mut c_void, is_told: bool) -> Options {
-        let report = if is_told || self.ends.rx_counter.is_some() {
-            Report::Queue
-        } else {
-            Report::ErrorsOnly
-        };
+        let is_counted = self.ends.rx_counter.is_some();
+        let report = if is_told || is_counted { Report::Queue } else { Report::ErrorsOnly };
         let context = kind.number(context, is_told);
         Options { context, report, truncates: true, ..Options::default() }
     }
@@ -82,14 +81,9 @@ impl Ep {
         buffer: Buffer,
         context: *mut c_void,
     ) -> Outcome {
-        let Some(endpoint) = &mut self.endpoint else { return Err(BAD_STATE) };
         let is_told = self.receiving.is_told;
-        let mut report = Report::Queue;
-        if !is_told && self.ends.rx_counter.is_none() {
-            report = Report::ErrorsOnly;
-        }
-        let number = Kind::TaggedReceive.number(context, is_told);
-        let options = Options { context: number, report, truncates: true, ..Options::default() };
+        let options = self.options(Kind::TaggedReceive, context, is_told);
+        let Some(endpoint) = &mut self.endpoint else { return Err(BAD_STATE) };
         // SAFETY: the program leaves the memory to the operation until it has ended.
         let memory = unsafe { buffer.pinned() };
         match endpoint.ireceive_with(selector, memory, options) {
@@ -172,6 +166,12 @@ impl Ep {
         let at = unsafe { &raw const (*context.cast::<Context>()).internal[0] };
         // SAFETY: as above.
         let handle = OperationHandle::from_bits(unsafe { at.read() }.addr() as u64);
-        self.endpoint()?.cancel(handle).map_err(|error| of_message(&error))
+        let endpoint = self.endpoint()?;
+        // A context that was never lent may hold anything.
+        let number = endpoint.context_of(handle).map_err(|error| of_message(&error))?;
+        if context_of(number) != context {
+            return Err(Errno(FI_ENOENT));
+        }
+        endpoint.cancel(handle).map_err(|error| of_message(&error))
     }
 }

@@ -52,6 +52,13 @@ impl Manner {
         Self { is_selective, is_told, until, is_injected: flags & FI_INJECT != 0 }
     }
 
+    /// Whether a message may have this length.
+    #[inline(always)]
+    fn check(self, bytes: usize) -> Outcome {
+        let most = if self.is_injected { INJECT_BYTES_MAX } else { MESSAGE_BYTES_MAX };
+        if bytes > most { Err(TOO_LONG) } else { Ok(()) }
+    }
+
     /// The same for a call with these flags.
     pub(super) fn with(self, flags: u64) -> Outcome<Self> {
         if flags & !FLAGS != 0 {
@@ -120,6 +127,7 @@ impl Ep {
 
     /// Sends one buffer, in a manner of the call's own.
     pub(super) fn send_as(&mut self, buffer: Buffer, request: &Request, manner: Manner) -> Outcome {
+        manner.check(buffer.bytes)?;
         if buffer.bytes <= INJECT_BYTES_MAX && manner.until == Until::Copied {
             let peer = self.peer(request.to)?;
             let endpoint = self.endpoint()?;
@@ -137,7 +145,7 @@ impl Ep {
             // SAFETY: the program keeps the memory as it is until the operation has ended.
             unsafe { buffer.pinned() }
         };
-        self.begin(buffer.bytes, memory, request, manner)
+        self.begin(memory, request, manner)
     }
 
     /// Sends several buffers as one message.
@@ -150,6 +158,7 @@ impl Ep {
         if let Some(buffer) = buffers.single() {
             return self.send_as(buffer, request, manner);
         }
+        manner.check(buffers.bytes)?;
         if buffers.bytes <= INJECT_BYTES_MAX && manner.until == Until::Copied {
             let peer = self.peer(request.to)?;
             let endpoint = self.endpoint()?;
@@ -171,7 +180,7 @@ impl Ep {
             // SAFETY: the program keeps the memory as it is until the operation has ended.
             unsafe { buffers.pinned() }
         };
-        self.begin(buffers.bytes, memory, request, manner)
+        self.begin(memory, request, manner)
     }
 
     /// The outcome of a send that was tried in its call; `None` if it must be pending.
@@ -211,16 +220,7 @@ impl Ep {
     }
 
     /// Begins a send that goes on after its call.
-    fn begin(
-        &mut self,
-        bytes: usize,
-        memory: Memory,
-        request: &Request,
-        manner: Manner,
-    ) -> Outcome {
-        if bytes > MESSAGE_BYTES_MAX || (manner.is_injected && bytes > INJECT_BYTES_MAX) {
-            return Err(TOO_LONG);
-        }
+    fn begin(&mut self, memory: Memory, request: &Request, manner: Manner) -> Outcome {
         let peer = self.peer(request.to)?;
         let Request { envelope, context, kind, .. } = *request;
         let report = if manner.is_told || self.ends.tx_counter.is_some() {

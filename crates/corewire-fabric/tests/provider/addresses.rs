@@ -129,6 +129,27 @@ fn the_source_of_a_message_is_its_number() {
 }
 
 #[test]
+fn a_source_that_was_removed_is_nobody() {
+    let (first, second) = (Node::new(), Node::new());
+    let to = first.insert(second.address());
+    // It only receives, and names the other one in no call.
+    let mut number = second.insert(first.address());
+    let (mut got, mut posted) = ([0; 8], context());
+    let mut receive = |expected| {
+        second.receive(1, &mut got, &mut posted);
+        first.inject(to, 1, b"from me");
+        assert_eq!(read_from(&second, &first), expected);
+    };
+    receive(number);
+    let av = second.av;
+    assert_eq!(call!(av.ops.remove(&raw mut number, 1, 0)), 0);
+    receive(FI_ADDR_NOTAVAIL);
+    receive(second.insert(first.address()));
+    first.close();
+    second.close();
+}
+
+#[test]
 fn a_message_to_no_address_is_refused() {
     let node = Node::new();
     let (ep, mut lent) = (node.ep, context());

@@ -121,6 +121,14 @@ fn a_cancelled_receive_is_reported_once() {
     second.receive(1, &mut got[0], &mut gone);
     second.receive(1, &mut got[1], &mut kept);
     let cancel = || unsafe { ((*(*ep).ops).cancel)(ep.cast(), at) };
+    // Contexts that no receive has: one that was never lent, and one with the bytes of another.
+    let mut copied = context();
+    copied.internal = gone.internal;
+    for mut other in [context(), copied] {
+        let other = (&raw mut *other).cast();
+        let status = unsafe { ((*(*ep).ops).cancel)(ep.cast(), other) };
+        assert_eq!(status, -(FI_ENOENT as isize));
+    }
     assert_eq!(cancel(), 0);
     assert_eq!(read_any(&second, &[&first]).err(), Some(-available()));
     assert_eq!(second.try_read().err(), Some(-available()), "until it is read");
@@ -154,6 +162,14 @@ fn a_message_that_is_too_long_is_truncated() {
     }
     first.close();
     second.close();
+}
+
+#[test]
+fn nothing_is_looked_for_before_an_endpoint_is_enabled() {
+    let node = Node::unbound(Options::default());
+    let mut lent = context();
+    assert_eq!(look(&node, 1, FI_PEEK, &[], &mut lent), -(FI_EOPBADSTATE as isize));
+    node.close();
 }
 
 /// Posts a buffer for many messages.

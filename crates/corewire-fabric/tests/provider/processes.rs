@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::ptr::null_mut;
+use std::sync::Mutex;
 
 use corewire_ofi::errors::*;
 use corewire_ofi::flags::*;
@@ -97,7 +98,11 @@ fn role() {
         Ok("echo") => echo(),
         Ok("silent") => silent(),
         Ok("fork") => fork(),
-        Ok("exit") => exit(),
+        Ok("exit") => exit(|| {}),
+        Ok("exit late") => exit(|| {
+            // Called at the end of the process, as by a program that closes MPI there.
+            unsafe { libc::atexit(close_late) };
+        }),
         Ok("closed") => crate::refusals::closed(),
         _ => {}
     }
@@ -347,11 +352,36 @@ fn a_forked_child_gets_errors_and_its_parent_goes_on() {
     assert!(other.child.wait().unwrap().success());
 }
 
-/// Ends without closing anything.
-fn exit() {
+static LATE: Mutex<Option<Late>> = Mutex::new(None);
+
+/// What a process closes when it ends.
+struct Late(Node, FiAddr);
+
+unsafe impl Send for Late {}
+
+extern "C" fn close_late() {
+    let Some(Late(node, own)) = LATE.lock().unwrap().take() else { return };
+    let (mut got, mut posted) = ([0; 8], context());
+    node.receive(1, &mut got, &mut posted);
+    assert_eq!(read(&node, &[]).len, 4);
+    node.inject(own, 1, b"late");
+    node.close();
+    say("closed");
+}
+
+/// Ends without closing anything before. A forked child has one thread, as most programs of MPI.
+fn exit(prepare: fn()) {
+    let pid = unsafe { libc::fork() };
+    if pid > 0 {
+        let mut status = 1;
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        std::process::exit(status);
+    }
     let (node, _) = meet();
     let own = node.insert(node.address());
     node.inject(own, 1, b"left");
+    *LATE.lock().unwrap() = Some(Late(node, own));
+    prepare();
     say("ends");
     std::process::exit(0);
 }
@@ -359,18 +389,20 @@ fn exit() {
 // Keeps P231.
 #[test]
 fn a_process_that_closes_nothing_leaves_no_files() {
-    let directory =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("exit-{}", std::process::id()));
-    let mut other = Other::start("exit", Some(&directory));
-    let address = other.address();
-    let names = || -> Vec<_> {
-        let files = std::fs::read_dir(&directory).unwrap();
-        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
-    };
-    assert!(names().iter().any(|name| name.starts_with("p.")));
-    other.tell(address);
-    assert_eq!(other.line(), "ends");
-    assert!(other.child.wait().unwrap().success());
-    assert_eq!(names(), Vec::<String>::new());
-    std::fs::remove_dir_all(&directory).unwrap();
+    for (role, last) in [("exit", "ends"), ("exit late", "closed")] {
+        let name = format!("{role}-{}", std::process::id());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mut other = Other::start(role, Some(&directory));
+        let address = other.address();
+        let names = || -> Vec<_> {
+            let files = std::fs::read_dir(&directory).unwrap();
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        assert!(names().iter().any(|name| name.starts_with("p.")));
+        other.tell(address);
+        while other.line() != last {}
+        assert!(other.child.wait().unwrap().success());
+        assert_eq!(names(), Vec::<String>::new());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
+use corewire_ofi::cntr::FidCntr;
 use corewire_ofi::cq::*;
 use corewire_ofi::eq::{EqAttr, EqEntry, FidEq};
 use corewire_ofi::errors::*;
@@ -180,6 +181,44 @@ fn counters_count_both_directions() {
         }
         free(info);
     }
+}
+
+#[test]
+fn a_count_of_another_thread_ends_the_wait_for_a_counter() {
+    let options = || Options { threading: FI_THREAD_SAFE, ..Options::default() };
+    let (first, second) = (Node::unbound(options()), Node::with(options()));
+    let (sent, ep) = (open_cntr(first.domain, FI_WAIT_FD), first.ep);
+    assert_eq!(call!(ep.fid.bind(sent.cast(), FI_SEND)), 0);
+    first.enable();
+    let to = first.insert(second.address());
+    let (mut got, mut posted) = ([0; 8], context());
+    second.receive(1, &mut got, &mut posted);
+    struct Counter(*mut FidCntr);
+    unsafe impl Send for Counter {}
+    let counter = Counter(sent);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            let counter = counter;
+            let cntr = counter.0;
+            call!(cntr.ops.wait(200, -1))
+        });
+        // Sent while the other thread sleeps or not: it looks 200 times before it does.
+        for _ in 0..200 {
+            std::thread::yield_now();
+            let (at, length) = (got.as_mut_ptr().cast(), 8);
+            while call!(ep.tagged.inject(at, length, to, 2)) == -again() {
+                let cq = second.cq;
+                let _ = call!(cq.ops.read(null_mut(), 0));
+            }
+        }
+        assert_eq!(waiting.join().unwrap(), 0);
+    });
+    let Node { info, fabric, domain, av, cq, ep } = first;
+    for fid in [ep.cast(), cq.cast(), av.cast(), sent.cast(), domain.cast(), fabric.cast()] {
+        assert_eq!(close(fid), 0);
+    }
+    free(info);
+    second.close();
 }
 
 /// What `fi_control` says about waiting for an object.
@@ -391,7 +430,17 @@ fn a_set_polls_its_members() {
     assert!(is_of(&read(&second, &[&first]), &mut posted));
     assert_eq!(call!(set.ops.poll_del(second.cq.cast(), 0)), 0);
     assert_eq!(call!(set.ops.poll_del(second.cq.cast(), 0)), -FI_EINVAL);
+    // Members stay open until they are taken out, or the set is closed.
+    let members = [FI_WAIT_NONE; 2].map(|wait| open_cq(domain, FI_CQ_FORMAT_TAGGED, wait));
+    let cntr = open_cntr(domain, FI_WAIT_NONE);
+    for fid in members.map(|cq| cq.cast()).into_iter().chain([cntr.cast()]) {
+        assert_eq!(call!(set.ops.poll_add(fid, 0)), 0);
+        assert_eq!(close(fid), -FI_EBUSY);
+    }
+    assert_eq!(call!(set.ops.poll_del(members[0].cast(), 0)), 0);
+    assert_eq!(close(members[0].cast()), 0);
     assert_eq!(close(set.cast()), 0);
+    assert_eq!((close(members[1].cast()), close(cntr.cast())), (0, 0));
     first.close();
     second.close();
 }

@@ -384,6 +384,30 @@ fn used_objects_are_busy() {
 
 // Keeps P232.
 #[test]
+fn objects_of_another_provider_are_refused_as_arguments() {
+    let world = World::new();
+    let node = &world.node;
+    let (fabric, av, ep) = (node.fabric, node.av, open_endpoint(node.domain, node.info));
+    let set = world.of_class(FI_CLASS_POLL).cast::<corewire_ofi::poll::FidPoll>();
+    for class in [FI_CLASS_CQ, FI_CLASS_CNTR, FI_CLASS_EQ, FI_CLASS_AV] {
+        let ops = unsafe { std::ptr::read((*world.of_class(class)).ops) };
+        let ops: &'static Ops = Box::leak(Box::new(ops));
+        let mut foreign = Fid { fclass: class, context: null_mut(), ops };
+        let mut fid: *mut Fid = &raw mut foreign;
+        assert_eq!(call!(fabric.ops.trywait(&raw mut fid, 1)), -FI_EINVAL);
+        assert_eq!(call!(set.ops.poll_add(fid, 0)), -FI_EINVAL);
+        assert_eq!(call!(ep.fid.bind(fid, FI_SEND)), -FI_EINVAL);
+        assert_eq!(call!(av.fid.bind(fid, 0)), -FI_EINVAL);
+    }
+    assert_eq!(close(ep.cast()), 0);
+    for &fid in &world.objects {
+        assert_eq!(close(fid), 0);
+    }
+    free(node.info);
+}
+
+// Keeps P232.
+#[test]
 fn lengths_and_numbers_have_limits() {
     let node = Node::new();
     let (ep, own, mut lent) = (node.ep, node.insert(node.address()), context());
@@ -399,6 +423,13 @@ fn lengths_and_numbers_have_limits() {
     assert_eq!(call!(ep.tagged.send(at, usize::MAX, null_mut(), own, 1, ctx)), long);
     assert_eq!(call!(ep.msg.send(at, 1 << 41, null_mut(), own, ctx)), long);
     let at = at.cast_mut();
+    // So is what would be copied before the call returns, which does not read it.
+    for iov in [&[IoVec { base: at, len: 1 << 40 }][..], &[IoVec { base: at, len: 4096 }; 2]] {
+        let (msg_iov, iov_count) = (iov.as_ptr(), iov.len());
+        let (desc, addr, context, data) = (null_mut(), own, ctx, 0);
+        let msg = Msg { msg_iov, desc, iov_count, addr, context, data };
+        assert_eq!(call!(ep.msg.sendmsg(&raw const msg, FI_INJECT)), long);
+    }
     // A length without a buffer.
     assert_eq!(call!(ep.tagged.inject(null(), 1, own, 1)), invalid);
     assert_eq!(call!(ep.tagged.send(null(), 1, null_mut(), own, 1, ctx)), invalid);

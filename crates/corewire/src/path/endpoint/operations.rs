@@ -92,6 +92,15 @@ impl Endpoint {
         Ok((index, completion))
     }
 
+    /// The [context](Options::context) of an operation whose end has not been reported: for a caller that keeps handles
+    /// where others write, and checks what it finds.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`].
+    pub fn context_of(&self, handle: OperationHandle) -> Result<u64, MessageError> {
+        self.engine.context_of(handle)
+    }
+
     /// Asks an operation to end. If its message has begun to arrive or to be sent, the operation ends as if it had
     /// not been asked; otherwise it ends at once, with [`MessageError::Cancelled`]. Its end is reported either way.
     ///

@@ -405,12 +405,8 @@ fn requests_that_are_given_up_link_nobody_and_cost_no_link() {
 #[test]
 fn a_row_that_is_addressed_is_its_peers_alone() {
     let [by_name, by_incarnation] = [Addressed::ByName, Addressed::ByIncarnation].map(Some);
-    let each = [
-        [by_name, None],
-        [by_incarnation, None],
-        [by_name, by_name],
-        [by_incarnation, by_name],
-    ];
+    let each =
+        [[by_name, None], [by_incarnation, None], [by_name, by_name], [by_incarnation, by_name]];
     for addressed in each {
         for (asks, cuts) in [([1, 1], [0, 0]), ([2, 0], [0, 0]), ([1, 1], [1, 0])] {
             assert!(explore(World::new(asks, cuts, false).addressing(addressed)) > 10);
