@@ -13,6 +13,14 @@ use crate::units;
 /// The provider's name.
 const PROVIDER: &str = "corewire";
 
+/// Open MPI 4 does one-sided calls by messages then. Open MPI 5 has no such component, and ends where it is asked for.
+const OSC: (&str, &str) = ("OMPI_MCA_osc", "pt2pt");
+
+/// Whether each Open MPI is older than 5.
+fn open_mpis(mpis: &[Mpi]) -> impl Iterator<Item = bool> {
+    mpis.iter().filter(|mpi| mpi.kind == Kind::OpenMpi).map(|mpi| mpi.major() < 5)
+}
+
 /// Variables, in the order in which they are printed.
 pub(super) struct Environment(Vec<(&'static str, OsString)>);
 
@@ -44,9 +52,8 @@ impl Environment {
             // From 5.0 on this one counts, too; before, it means nothing.
             add("OMPI_MCA_opal_common_ofi_provider_include", PROVIDER);
         }
-        // One-sided calls by messages. Open MPI 5 has no such component, and ends where it is asked for.
-        if mpis.iter().any(|mpi| mpi.kind == Kind::OpenMpi && mpi.major() < 5) {
-            add("OMPI_MCA_osc", "pt2pt");
+        if open_mpis(mpis).any(|is_old| is_old) && open_mpis(mpis).all(|is_old| is_old) {
+            add(OSC.0, OSC.1);
         }
         Ok(Self(all))
     }
@@ -72,6 +79,12 @@ impl Environment {
         }
         if mpis.is_empty() {
             text.push_str("# no MPI is in PATH\n");
+        }
+        if open_mpis(mpis).any(|is_old| is_old) && !open_mpis(mpis).all(|is_old| is_old) {
+            let (name, value) = OSC;
+            text.push_str(&format!(
+                "# for one-sided calls Open MPI 4 needs {name}={value}, where Open MPI 5 ends\n"
+            ));
         }
         for (name, value) in self.variables() {
             let value = value.to_str().ok_or_else(|| {

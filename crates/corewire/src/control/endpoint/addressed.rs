@@ -1,8 +1,9 @@
 //! Peers that the program knows by name before they are linked: threads link them while the program goes on.
 //!
 //! A peer that does not answer, because its process is stopped, holds up the thread that asks it and nobody else. Up to
-//! [`LINKERS_MAX`] threads link at a time; each ends when no row is left. A row whose peer cannot be linked now waits at
-//! the end of the line, for a moment that grows.
+//! [`LINKERS_MAX`] threads link at a time; each ends when no row is left. If so many peers do not answer, the others wait
+//! until one does, or its time is over. A row whose peer cannot be linked now waits at the end of the line, for a moment
+//! that grows.
 
 use std::sync::{Arc, PoisonError};
 use std::thread;
