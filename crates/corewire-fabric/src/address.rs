@@ -8,6 +8,8 @@
 //! | 6, 7 | 0 |
 //! | 8 to 23 | the endpoint's incarnation, little-endian; 0 if only the name is known |
 //! | 24 to 47 | the endpoint's name, and zeros |
+//!
+//! One without a name is the source address of `fi_getinfo`: an endpoint that is opened with it gets a name of its own.
 
 use core::fmt;
 
@@ -44,6 +46,14 @@ impl Address {
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes.get_mut(..name.len()).ok_or(INVALID)?.copy_from_slice(name.as_bytes());
         Ok(Self { name: bytes, length, incarnation: incarnation.unwrap_or(0) })
+    }
+
+    /// The source address of an endpoint whose program chooses no name.
+    pub(crate) const ANY: Self = Self { name: [0; NAME_BYTES_MAX], length: 0, incarnation: 0 };
+
+    /// Reads the source address of an endpoint.
+    pub(crate) fn parse_source(bytes: &[u8; ADDRESS_BYTES]) -> Outcome<Self> {
+        if *bytes == Self::ANY.to_bytes() { Ok(Self::ANY) } else { Self::parse(bytes) }
     }
 
     /// Reads an address that comes from a program, and perhaps from another one.
@@ -115,6 +125,9 @@ mod tests {
         let address = Address::new("rank", Some(0xabc)).unwrap();
         assert_eq!(address.to_string(), format!("corewire://rank#{:032x}", 0xabc));
         assert_eq!(address.of_name().to_string(), "corewire://rank");
+        assert_eq!(Address::parse_source(&address.to_bytes()), Ok(address));
+        assert_eq!(Address::parse_source(&Address::ANY.to_bytes()), Ok(Address::ANY));
+        assert_eq!(Address::parse(&Address::ANY.to_bytes()), Err(INVALID));
     }
 
     #[test]

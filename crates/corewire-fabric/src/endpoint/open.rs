@@ -58,16 +58,16 @@ pub(crate) unsafe fn open(
         op_flags[1] = unsafe { get(info.rx_attr.cast_const()) }?.op_flags;
     }
     let [tx_op_flags, rx_op_flags] = op_flags;
-    let is_fixed = !info.src_addr.is_null();
-    let address = if is_fixed {
+    let mut address = Address::ANY;
+    if !info.src_addr.is_null() {
         if info.src_addrlen != ADDRESS_BYTES {
             return Err(INVALID);
         }
         // SAFETY: the caller guarantees that the address has this length.
-        Address::parse(&unsafe { get(info.src_addr.cast_const().cast()) }?)?.of_name()
-    } else {
-        Address::new(&names::next(), None)?
-    };
+        address = Address::parse_source(&unsafe { get(info.src_addr.cast_const().cast()) }?)?;
+    }
+    let is_fixed = address != Address::ANY;
+    address = if is_fixed { address.of_name() } else { Address::new(&names::next(), None)? };
     // SAFETY: the caller has entered the domain.
     unsafe { domain.get() }.add();
     let ends = Ends {

@@ -21,8 +21,9 @@ use crate::limits::{
     OPERATIONS,
 };
 
-/// Capabilities that only one direction has.
+/// Capabilities that only one direction has, or none.
 const SENDING: u64 = FI_SEND;
+const NEITHER: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 const RECEIVING: u64 = FI_RECV
     | corewire_ofi::flags::FI_MULTI_RECV
     | corewire_ofi::flags::FI_DIRECTED_RECV
@@ -76,7 +77,8 @@ impl Drop for Parts {
 pub(super) fn info(version: u32, wanted: &Wanted, addresses: Addresses) -> Outcome<*mut Info> {
     let mut parts = Parts::default();
     let Wanted { caps, mode, .. } = *wanted;
-    let of_direction = |asked: u64, not: u64| if asked == 0 { caps & !not } else { asked };
+    let of_direction =
+        |asked: u64, not: u64| if asked == 0 { caps & !(not | NEITHER) } else { asked };
     let tx_attr = parts.add(TxAttr {
         caps: of_direction(wanted.tx_caps, RECEIVING),
         mode,
@@ -124,7 +126,7 @@ pub(super) fn info(version: u32, wanted: &Wanted, addresses: Addresses) -> Outco
         prov_version: 0,
         api_version: version,
     })?;
-    let (src_addr, src_addrlen) = parts.address(addresses.source)?;
+    let (src_addr, src_addrlen) = parts.address(Some(addresses.source))?;
     let (dest_addr, dest_addrlen) = parts.address(addresses.target)?;
     let info = parts.add(Info {
         next: std::ptr::null_mut(),

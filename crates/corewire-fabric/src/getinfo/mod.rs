@@ -35,10 +35,10 @@ pub(crate) const fn complete(asked: u64) -> u64 {
     asked | directions | FI_LOCAL_COMM | FI_REMOTE_COMM
 }
 
-/// The addresses of both sides, as far as they were asked for.
-#[derive(Debug, Clone, Copy, Default)]
+/// The addresses of both sides.
+#[derive(Debug, Clone, Copy)]
 struct Addresses {
-    source: Option<Address>,
+    source: Address,
     target: Option<Address>,
 }
 
@@ -60,15 +60,16 @@ pub(crate) unsafe extern "C" fn getinfo(
         let service = unsafe { text(service) }?;
         // SAFETY: the program passes hints, or null.
         let wanted = unsafe { hints::read(hints) }?;
-        let mut addresses = Addresses::default();
+        let mut addresses = Addresses { source: Address::ANY, target: None };
         if !hints.is_null() {
             // SAFETY: as above.
             let hints = unsafe { get(hints) }?;
-            addresses.source = address(hints.src_addr.cast(), hints.src_addrlen)?;
-            addresses.target = address(hints.dest_addr.cast(), hints.dest_addrlen)?;
+            let source = address(hints.src_addr.cast(), hints.src_addrlen, Address::parse_source)?;
+            addresses.source = source.unwrap_or(Address::ANY);
+            addresses.target = address(hints.dest_addr.cast(), hints.dest_addrlen, Address::parse)?;
         }
         match (service, flags & FI_SOURCE != 0) {
-            (Some(service), true) => addresses.source = Some(names::of_service(node, service)?),
+            (Some(service), true) => addresses.source = names::of_service(node, service)?,
             (Some(service), false) => addresses.target = Some(names::of_service(node, service)?),
             // A node without a service says nothing but which machine it is.
             (None, _) if !node.is_none_or(names::is_here) => return Err(NO_DATA),
@@ -82,7 +83,11 @@ pub(crate) unsafe extern "C" fn getinfo(
 }
 
 /// An address in hints.
-fn address(at: *const [u8; ADDRESS_BYTES], length: usize) -> Outcome<Option<Address>> {
+fn address(
+    at: *const [u8; ADDRESS_BYTES],
+    length: usize,
+    parse: fn(&[u8; ADDRESS_BYTES]) -> Outcome<Address>,
+) -> Outcome<Option<Address>> {
     if at.is_null() || length == 0 {
         return Ok(None);
     }
@@ -90,5 +95,5 @@ fn address(at: *const [u8; ADDRESS_BYTES], length: usize) -> Outcome<Option<Addr
         return Err(NO_DATA);
     }
     // SAFETY: the program says that the address has this length.
-    Address::parse(&unsafe { get(at) }?).map(Some).map_err(|_| NO_DATA)
+    parse(&unsafe { get(at) }?).map(Some).map_err(|_| NO_DATA)
 }

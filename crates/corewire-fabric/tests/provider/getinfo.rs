@@ -44,7 +44,10 @@ fn a_program_without_wishes_is_offered_everything() {
     assert_eq!(offered.caps & (FI_RMA | FI_ATOMIC), 0, "waits for windows");
     assert_eq!((offered.mode, ep(offered).kind), (FI_CONTEXT, FI_EP_RDM));
     assert_eq!((tx(offered).msg_order, rx(offered).msg_order), (FI_ORDER_SAS, FI_ORDER_SAS));
-    assert!(offered.next.is_null() && offered.src_addr.is_null());
+    let of_direction = tx(offered).caps | rx(offered).caps;
+    assert_eq!(of_direction & (FI_LOCAL_COMM | FI_REMOTE_COMM), 0, "those are the domain's");
+    assert!(offered.next.is_null() && offered.dest_addr.is_null());
+    assert_eq!(offered.src_addrlen, ADDRESS_BYTES, "one without a name");
     assert!(unsafe { (*offered.fabric_attr).prov_name.is_null() }, "libfabric sets it");
     free(info);
 }
@@ -130,9 +133,10 @@ fn what_cannot_be_had_is_no_data() {
     for (what, change) in changes {
         // Addresses that the test has made up are not freed with the hints.
         let info = get_info(VERSION, None, 0, null()).unwrap();
+        let own = unsafe { (*info).src_addr };
         change(unsafe { &mut *info });
         assert_eq!(get_info(VERSION, None, 0, info).err(), Some(-FI_ENODATA), "{what}");
-        unsafe { (*info).src_addr = std::ptr::null_mut() };
+        unsafe { (*info).src_addr = own };
         free(info);
     }
 }
@@ -157,7 +161,9 @@ fn a_service_is_an_address() {
         let (own, peer) = ((*source).src_addr, (*target).dest_addr);
         let (own, peer): (*const [u8; 48], *const [u8; 48]) = (own.cast(), peer.cast());
         assert_eq!(*own, *peer);
-        assert!((*source).dest_addr.is_null() && (*target).src_addr.is_null());
+        assert!((*source).dest_addr.is_null());
+        let none: *const [u8; 48] = (*target).src_addr.cast();
+        assert_ne!(*none, *own, "its own address has no name");
     }
     // The address in hints is the address of the answer.
     let again = get_info(VERSION, None, 0, source).unwrap();
