@@ -7,9 +7,10 @@
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::gate::Gate;
+use crate::limits::FLUSH;
 use crate::member::{Bound, Member};
 use crate::{directory, fork};
 
@@ -58,13 +59,14 @@ extern "C" fn close_all() {
         }
         is_alone()
     });
+    let end = Instant::now() + FLUSH;
     for Enabled { endpoint, gate } in enabled.drain(..) {
         if !gate.is_locked() && !is_alone {
             continue;
         }
         let Ok(_entry) = gate.try_enter() else { continue };
         // SAFETY: no other thread is inside: this one has the lock, or there is no other. Later calls find no endpoint.
-        unsafe { endpoint.get() }.finish();
+        unsafe { endpoint.get() }.finish(end.saturating_duration_since(Instant::now()));
     }
     directory::close_now();
 }

@@ -1,9 +1,12 @@
 //! The program that uses the provider: which MPI it is, and where it is told of errors.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::OnceLock;
+
+use crate::limits::KEPT_BYTES;
 
 /// The longest text with which an MPI says what it is. MPICH's is the longest limit.
 const VERSION_BYTES_MAX: usize = 8192;
@@ -75,21 +78,21 @@ const SYMBOL: &CStr = c"MPI_Get_library_version";
 /// The function with which an MPI says what it is: of the whole program, or of a library that was loaded for one module
 /// only, as Python does.
 fn find() -> Option<GetLibraryVersion> {
-    let mut found = symbol_of(libc::RTLD_DEFAULT);
-    if found.is_none() {
-        let at = (&raw mut found).cast::<c_void>();
-        // SAFETY: the callback gets the option, which lives until the call returns.
-        unsafe { libc::dl_iterate_phdr(Some(look_into), at) };
-    }
+    let of_all = symbol_of(libc::RTLD_DEFAULT);
+    of_all.or_else(|| libraries().iter().find_map(|name| in_library(name)))
+}
+
+/// Loaded libraries that may be an MPI's.
+fn libraries() -> Vec<CString> {
+    let mut found = Vec::<CString>::new();
+    let at = (&raw mut found).cast::<c_void>();
+    // SAFETY: the callback gets the vector, which lives until the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(note), at) };
     found
 }
 
-/// Looks for the function in a loaded library, if it may be an MPI's.
-unsafe extern "C" fn look_into(
-    library: *mut libc::dl_phdr_info,
-    _: usize,
-    found: *mut c_void,
-) -> c_int {
+/// Notes a loaded library that may be an MPI's. Nothing can be opened here: the loader's lists are locked.
+unsafe extern "C" fn note(library: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader passes a library.
     let name = unsafe { &raw const (*library).dlpi_name };
     // SAFETY: as above.
@@ -100,23 +103,24 @@ unsafe extern "C" fn look_into(
     // SAFETY: the loader's names end with a zero.
     let path = unsafe { CStr::from_ptr(name) };
     let file = path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    if !file.starts_with(b"libmpi") {
-        return 0;
+    if file.starts_with(b"libmpi") {
+        // SAFETY: the vector of `libraries`.
+        unsafe { &mut *found.cast::<Vec<CString>>() }.push(path.to_owned());
     }
+    0
+}
+
+/// The function in a library, if that is loaded still.
+fn in_library(name: &CStr) -> Option<GetLibraryVersion> {
     // SAFETY: loads nothing, and runs nothing.
-    let library = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if library.is_null() {
-        return 0;
+        return None;
     }
     let symbol = symbol_of(library);
     // SAFETY: it was opened above.
     unsafe { libc::dlclose(library) };
-    if symbol.is_none() {
-        return 0;
-    }
-    // SAFETY: the option of `find`.
-    unsafe { found.cast::<Option<GetLibraryVersion>>().write(symbol) };
-    1
+    symbol
 }
 
 fn symbol_of(library: *mut c_void) -> Option<GetLibraryVersion> {
@@ -134,6 +138,16 @@ pub(crate) fn processors() -> usize {
     // SAFETY: asks for a number.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// What an endpoint keeps of messages that no receive asks for: as much as this machine's memory. MPI programs rely on
+/// it that they find a later message of the same sender.
+pub(crate) fn memory_bytes() -> usize {
+    // SAFETY: asks for numbers.
+    let [pages, page] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    let [pages, page] = [pages, page].map(|number| usize::try_from(number).unwrap_or(0));
+    pages.saturating_mul(page).max(KEPT_BYTES)
 }
 
 /// Tells of an error that ends the program's use of the provider, if it chose this provider or asks for messages.

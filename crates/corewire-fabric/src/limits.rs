@@ -1,4 +1,6 @@
-//! What `fi_getinfo` says is possible.
+//! What `fi_getinfo` says is possible, and how long closing takes.
+
+use std::time::Duration;
 
 /// Length of the longest message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 40;
@@ -14,7 +16,9 @@ pub(crate) const DATA_BYTES: usize = 8;
 pub(crate) const ERROR_BYTES_MAX: usize = 256;
 /// Objects of each kind in a domain. No number is refused.
 pub(crate) const OBJECTS: usize = 1024;
-/// Bytes of messages that an endpoint keeps before they are received: corewire's own default.
+/// Bytes of messages that an endpoint keeps before they are received, at least.
 pub(crate) const KEPT_BYTES: usize = 16 << 20;
 /// Bytes that a buffer for several messages must have free, unless the program sets another number.
 pub(crate) const MULTI_RECV_LEAST_BYTES: usize = 64;
+/// How long closing an endpoint sends what is pending; at the end of a process, closing all of them.
+pub(crate) const FLUSH: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use corewire::Peer;
 use corewire_ofi::FiAddr;
@@ -29,8 +30,8 @@ pub(crate) trait Member {
     /// A number is no longer in the address vector.
     fn forget(&mut self, number: FiAddr);
 
-    /// Closes it: sends what is pending, for a bounded time.
-    fn finish(&mut self);
+    /// Closes it: sends what is pending, for so long at most.
+    fn finish(&mut self, limit: Duration);
 }
 
 /// An object that is known by what it does. Closing it takes it out first of everything that it is bound to.

@@ -120,6 +120,13 @@ impl<T: Transport> Engine<T> {
         self.peers.incarnation_of(peer)
     }
 
+    /// Whether a peer is linked, or was: what is sent to one that is not waits with the sender.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_linked(&self, peer: Peer) -> bool {
+        !self.peers.is_unlinked(peer.row())
+    }
+
     /// Whether messages can be sent to this peer.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub(super) struct Row {
     pub(super) requests: usize,
     /// What replies that wait for room cost.
     pub(super) reply_bytes: u64,
+    /// What waits for its link costs.
+    pub(super) unlinked_bytes: u64,
     /// A call is in the middle of a message.
     pub(super) is_within: bool,
     /// The number of messages sent to it that request an acknowledgement, and those that are not acknowledged

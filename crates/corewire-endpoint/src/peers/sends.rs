@@ -306,11 +306,12 @@ impl<T: Transport> Peers<T> {
         if !self.must_link(row) {
             return Ok(false);
         }
-        let kept = |pending: &Pending| cost(pending.memory.len() as u64);
-        let kept: u64 = self.rows[row as usize].sends.iter().map(kept).sum();
-        if kept.saturating_add(cost(source.bytes())) > self.reply_bytes_max {
+        let entry = &mut self.rows[row as usize];
+        let kept = entry.unlinked_bytes.saturating_add(cost(source.bytes()));
+        if kept > self.reply_bytes_max {
             return Ok(false);
         }
+        entry.unlinked_bytes = kept;
         self.send_later(row, Pending::new(envelope, to_memory(source)));
         Ok(true)
     }

@@ -44,8 +44,6 @@ use crate::member::Member;
 use crate::names;
 use crate::object::{Closed, Link, Object};
 
-/// How long closing an endpoint sends what is pending.
-const FLUSH: Duration = Duration::from_secs(1);
 /// Ends that one call handles for queues that are not being read.
 const ENDS_MAX: usize = 64;
 
@@ -193,9 +191,9 @@ impl Member for Ep {
         processes.extend(names.map(|name| names::process_of(name).to_owned()));
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, limit: Duration) {
         if let Some(mut endpoint) = self.endpoint.take() {
-            let _ = endpoint.within(FLUSH).flush();
+            let _ = endpoint.within(limit).flush();
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{Ep, Setting, cm, msg, options, receive, refused, send, tagged};
 use crate::address::{ADDRESS_BYTES, Address};
 use crate::domain::DomainLink;
 use crate::errors::{BAD_STATE, Errno, INVALID, NO_DATA, NOT_SUPPORTED, Outcome, of_endpoint};
-use crate::limits::MULTI_RECV_LEAST_BYTES;
+use crate::limits::{FLUSH, MULTI_RECV_LEAST_BYTES};
 use crate::member::{Bound, Member};
 use crate::memory::{get, put};
 use crate::object::{self, Link, fid_of};
@@ -147,7 +147,8 @@ impl Ep {
     fn create(&self, domain: &Domain) -> Outcome<Endpoint> {
         let mut name = self.setting.address.name().to_owned();
         loop {
-            match domain.endpoint(&name).peers(PEERS_MAX).create() {
+            let builder = domain.endpoint(&name).peers(PEERS_MAX);
+            match builder.budget(host::memory_bytes()).create() {
                 Err(EndpointError::AlreadyExists(_)) if !self.setting.is_fixed => {
                     // A process of another PID namespace has the same number.
                     name = names::next();
@@ -193,7 +194,7 @@ impl Ep {
             unsafe { av.get() }.unbind(Bound::member(me));
         }
         at_exit::remove(Bound::member(me));
-        self.finish();
+        self.finish(FLUSH);
         // SAFETY: the gate of the domain is that of its endpoints.
         unsafe { self.setting.domain.get() }.remove();
     }

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use corewire::{Envelope, Memory, MessageError, Options, Report, Until};
+use corewire::{Endpoint, Envelope, Memory, MessageError, Options, Peer, Report, Until};
 use corewire_ofi::FiAddr;
 use corewire_ofi::flags::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MATCH_COMPLETE, FI_MORE,
@@ -57,6 +57,12 @@ impl Manner {
     fn check(self, bytes: usize) -> Outcome {
         let most = if self.is_injected { INJECT_BYTES_MAX } else { MESSAGE_BYTES_MAX };
         if bytes > most { Err(TOO_LONG) } else { Ok(()) }
+    }
+
+    /// Whether a short message may end in its call: when it is copied, to a peer of which is known that it is there.
+    #[inline(always)]
+    fn ends_in_its_call(self, endpoint: &Endpoint, peer: Peer) -> bool {
+        self.until == Until::Copied && endpoint.is_linked(peer)
     }
 
     /// The same for a call with these flags.
@@ -128,9 +134,9 @@ impl Ep {
     /// Sends one buffer, in a manner of the call's own.
     pub(super) fn send_as(&mut self, buffer: Buffer, request: &Request, manner: Manner) -> Outcome {
         manner.check(buffer.bytes)?;
-        if buffer.bytes <= INJECT_BYTES_MAX && manner.until == Until::Copied {
-            let peer = self.peer(request.to)?;
-            let endpoint = self.endpoint()?;
+        let peer = self.peer(request.to)?;
+        let endpoint = self.endpoint()?;
+        if buffer.bytes <= INJECT_BYTES_MAX && manner.ends_in_its_call(endpoint, peer) {
             // SAFETY: the program passes memory that it does not write during the call.
             let bytes = unsafe { buffer.as_slice() };
             let ended = endpoint.try_send(peer, request.envelope, bytes);
@@ -145,7 +151,7 @@ impl Ep {
             // SAFETY: the program keeps the memory as it is until the operation has ended.
             unsafe { buffer.pinned() }
         };
-        self.begin(memory, request, manner)
+        self.begin(peer, memory, request, manner)
     }
 
     /// Sends several buffers as one message.
@@ -159,9 +165,9 @@ impl Ep {
             return self.send_as(buffer, request, manner);
         }
         manner.check(buffers.bytes)?;
-        if buffers.bytes <= INJECT_BYTES_MAX && manner.until == Until::Copied {
-            let peer = self.peer(request.to)?;
-            let endpoint = self.endpoint()?;
+        let peer = self.peer(request.to)?;
+        let endpoint = self.endpoint()?;
+        if buffers.bytes <= INJECT_BYTES_MAX && manner.ends_in_its_call(endpoint, peer) {
             let mut parts = [&[][..]; IOV_MAX];
             for (part, buffer) in parts.iter_mut().zip(buffers.parts()) {
                 // SAFETY: the program passes memory that it does not write during the call.
@@ -180,7 +186,7 @@ impl Ep {
             // SAFETY: the program keeps the memory as it is until the operation has ended.
             unsafe { buffers.pinned() }
         };
-        self.begin(memory, request, manner)
+        self.begin(peer, memory, request, manner)
     }
 
     /// The outcome of a send that was tried in its call; `None` if it must be pending.
@@ -220,8 +226,7 @@ impl Ep {
     }
 
     /// Begins a send that goes on after its call.
-    fn begin(&mut self, memory: Memory, request: &Request, manner: Manner) -> Outcome {
-        let peer = self.peer(request.to)?;
+    fn begin(&mut self, peer: Peer, memory: Memory, request: &Request, manner: Manner) -> Outcome {
         let Request { envelope, context, kind, .. } = *request;
         let report = if manner.is_told || self.ends.tx_counter.is_some() {
             Report::Queue

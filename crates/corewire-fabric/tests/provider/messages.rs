@@ -4,6 +4,7 @@ use core::ffi::c_void;
 use std::ptr::null_mut;
 
 use corewire_ofi::endpoint::Msg;
+use corewire_ofi::errors::FI_EIO;
 use corewire_ofi::flags::*;
 use corewire_ofi::info::{FI_THREAD_COMPLETION, FI_THREAD_SAFE};
 use corewire_ofi::tagged::MsgTagged;
@@ -287,4 +288,56 @@ fn an_endpoint_sends_to_itself() {
     assert!(is_of(&read(&node, &[]), &mut posted));
     assert_eq!(&got, b"hello");
     node.close();
+}
+
+#[test]
+fn a_later_message_is_found_behind_any_number_of_others() {
+    // More than corewire keeps of one peer by default, and more long ones than can be offered.
+    for (count, length) in [(20_000, 1024), (1500, 100_000)] {
+        let (first, second, to, _) = pair();
+        let bytes = vec![1; length];
+        let mut lent = context();
+        let mut sent = 0;
+        for number in 0..=count {
+            let tag = if number == count { 2 } else { 1 };
+            let (ep, at, ctx) = (first.ep, bytes.as_ptr().cast(), (&raw mut *lent).cast());
+            while call!(ep.tagged.send(at, length, null_mut(), to, tag, ctx)) != 0 {
+                sent += usize::from(first.try_read().is_ok());
+                second.progress();
+            }
+        }
+        let (mut got, mut posted) = (vec![0; length], context());
+        second.receive(2, &mut got, &mut posted);
+        until(&[], || {
+            sent += usize::from(first.try_read().is_ok());
+            second.try_read().is_ok()
+        });
+        for _ in 0..count {
+            second.receive(1, &mut got, &mut posted);
+            until(&[], || {
+                sent += usize::from(first.try_read().is_ok());
+                second.try_read().is_ok()
+            });
+        }
+        until(&[&second], || {
+            sent += usize::from(first.try_read().is_ok());
+            sent == count + 1
+        });
+        first.close();
+        second.close();
+    }
+}
+
+#[test]
+fn a_send_has_not_ended_before_its_peer_is_there() {
+    let (first, second) = (Node::new(), Node::new());
+    let mut lent = context();
+    // To an endpoint that has ended: not a success.
+    let to = first.insert(second.address());
+    second.close();
+    first.send(to, 1, b"too late", &mut lent);
+    assert_eq!(read_any(&first, &[]).err(), Some(-available()));
+    let error = first.read_error();
+    assert_eq!((error.err, error.op_context), (FI_EIO, (&raw mut *lent).cast()));
+    first.close();
 }

@@ -17,6 +17,7 @@ use corewire_os::process;
 use super::EndpointControl;
 use super::connect::Unlinked;
 use super::rows::{Address, Unavailable};
+use super::to_link::Waiting;
 use crate::error::ConnectError;
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, PeerChange as PeerLink, notice};
@@ -30,12 +31,17 @@ const STACK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
+/// Tries in succession for which the system is short of something, until the row is given up: after some ten seconds.
+const SHORT_MAX: u32 = 100;
+
 /// What came of one try.
 enum Tried {
     /// It is linked, or nobody wants it any more.
     Over,
     /// It may work in a moment.
     Later,
+    /// It may, but the system is short of something.
+    Short(ConnectError),
     /// It never will.
     Never(Gone),
 }
@@ -61,7 +67,7 @@ impl EndpointControl {
     pub(super) fn link_soon(&self, row: u32) {
         let Some(this) = self.this.upgrade().filter(|it| !it.is_forked()) else { return };
         let mut state = lock(&self.state);
-        state.to_link.rows.push_back((row, Duration::ZERO));
+        state.to_link.rows.push_back(Waiting::new(row));
         if state.to_link.linkers == LINKERS_MAX {
             return;
         }
@@ -79,8 +85,8 @@ impl EndpointControl {
             if state.to_link.linkers == 0 {
                 let rows = std::mem::take(&mut state.to_link.rows);
                 drop(state);
-                for (row, _) in rows {
-                    self.end_addressed(row, Gone::Lost);
+                for waiting in rows {
+                    self.end_addressed(waiting.row, Gone::Lost);
                 }
             }
         }
@@ -90,7 +96,7 @@ impl EndpointControl {
     fn link_all(self: Arc<Self>) {
         loop {
             let mut state = lock(&self.state);
-            let Some((row, pause)) = state.to_link.rows.pop_front() else {
+            let Some(Waiting { row, pause, mut short }) = state.to_link.rows.pop_front() else {
                 state.to_link.linkers -= 1;
                 return;
             };
@@ -104,11 +110,19 @@ impl EndpointControl {
             let is_over = match self.try_link(row) {
                 Tried::Over => true,
                 Tried::Never(how) => self.end_addressed(row, how),
-                Tried::Later => false,
+                Tried::Short(error) if short >= SHORT_MAX => self.give_up(row, &error),
+                Tried::Short(_) => {
+                    short += 1;
+                    false
+                }
+                Tried::Later => {
+                    short = 0;
+                    false
+                }
             };
             if !is_over {
                 let pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
-                lock(&self.state).to_link.rows.push_back((row, pause));
+                lock(&self.state).to_link.rows.push_back(Waiting { row, pause, short });
             }
         }
     }
@@ -120,7 +134,7 @@ impl EndpointControl {
         };
         let record = match self.record_of(&name) {
             Ok(record) => record,
-            Err(error) => return self.failed(error, incarnation.is_some()),
+            Err(error) => return self.failed(row, error, incarnation.is_some()),
         };
         if incarnation.is_some_and(|incarnation| incarnation != record.incarnation) {
             return Tried::Never(Gone::Died);
@@ -130,26 +144,29 @@ impl EndpointControl {
             // The row belongs to a former one of that name, which had asked for the link.
             Ok(_) => Tried::Never(Gone::Died),
             Err(Unlinked::Stale) => Tried::Later,
-            Err(Unlinked::Failed(error)) => self.failed(error, incarnation.is_some()),
+            Err(Unlinked::Failed(error)) => self.failed(row, error, incarnation.is_some()),
         }
     }
 
     /// What an error means for a peer that is addressed, as the only one of its name if its incarnation `is_known`.
-    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only reported"))]
-    fn failed(&self, error: ConnectError, is_known: bool) -> Tried {
+    fn failed(&self, row: u32, error: ConnectError, is_known: bool) -> Tried {
         match error {
             ConnectError::NotFound(_) if is_known => Tried::Never(Gone::Died),
-            // It has not been created yet, is stopped, or something is short for a moment.
-            ConnectError::NotFound(_)
-            | ConnectError::NoAnswer { .. }
-            | ConnectError::Os(_)
-            | ConnectError::Refused { reason: Reason::Resources { .. }, .. } => Tried::Later,
+            // It has not been created yet, or is stopped.
+            ConnectError::NotFound(_) | ConnectError::NoAnswer { .. } => Tried::Later,
+            ConnectError::Os(_)
+            | ConnectError::Refused { reason: Reason::Resources { .. }, .. } => Tried::Short(error),
             ConnectError::Forked => Tried::Over,
-            error => {
-                tell!(warn, "a peer cannot be linked", endpoint = self.name(), why = error);
-                Tried::Never(Gone::Lost)
-            }
+            error if self.give_up(row, &error) => Tried::Over,
+            _ => Tried::Later,
         }
+    }
+
+    /// A row cannot be linked, for this reason. False as for `end_addressed`.
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only reported"))]
+    fn give_up(&self, row: u32, error: &ConnectError) -> bool {
+        tell!(warn, "a peer cannot be linked", endpoint = self.name(), why = error);
+        self.end_addressed(row, Gone::Lost)
     }
 
     /// An addressed row will never be linked. False if its peer's own request is still under way, which may link it.

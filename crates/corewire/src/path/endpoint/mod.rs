@@ -245,6 +245,14 @@ impl Endpoint {
         self.engine.incarnation_of(peer)
     }
 
+    /// Whether a peer that was [addressed](Self::address) is linked, or was. What is sent to one that is not waits here, and
+    /// is lost without a word if it turns out that it cannot be linked, but for what operations send.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_linked(&self, peer: Peer) -> bool {
+        self.engine.is_linked(peer)
+    }
+
     /// Gives a peer a number of the caller's choice, with which [`poll`](Self::poll) tells of its messages: a place in a
     /// table of the caller's, for example. It stays as long as the peer does.
     ///
