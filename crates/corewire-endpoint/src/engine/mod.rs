@@ -102,6 +102,13 @@ impl<T: Transport> Engine<T> {
         self.peers.peer_at(row)
     }
 
+    /// The peer of this incarnation, also if it has gone, as long as no other one has taken its row: messages that it left
+    /// are received from it.
+    #[must_use]
+    pub fn peer_of_incarnation(&self, incarnation: u128) -> Option<Peer> {
+        self.peers.peer_of_incarnation(incarnation)
+    }
+
     /// The peers that are linked, and have not gone.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
         let linked = (0..self.peers.rows()).filter(|&row| !self.peers.is_unlinked(row));

@@ -267,6 +267,14 @@ impl<T: Transport> Peers<T> {
         Some(peer)
     }
 
+    pub(crate) fn peer_of_incarnation(&self, incarnation: u128) -> Option<Peer> {
+        let is_known = |row: &Row| row.name.is_some() && row.link == Link::Linked;
+        let is_its = |row: &Row| is_known(row) && row.incarnation == incarnation;
+        let row = self.rows.iter().position(is_its)?;
+        let generation = self.rows[row].generation;
+        u32::try_from(row).ok().map(|row| Peer::new(row, generation))
+    }
+
     /// Whether only the name of the peer of `row` is known.
     #[inline]
     pub(crate) fn is_unlinked(&self, row: u32) -> bool {

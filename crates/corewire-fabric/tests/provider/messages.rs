@@ -341,3 +341,37 @@ fn a_send_has_not_ended_before_its_peer_is_there() {
     assert_eq!((error.err, error.op_context), (FI_EIO, (&raw mut *lent).cast()));
     first.close();
 }
+
+#[test]
+fn messages_that_a_peer_has_left_are_received_from_it() {
+    for is_named_before in [true, false] {
+        let (first, second) = (Node::new(), Node::new());
+        let (to, number) = (first.insert(second.address()), second.insert(first.address()));
+        let (mut got, mut posted) = ([0; 8], context());
+        let (ep, at, ctx) = (second.ep, got.as_mut_ptr().cast(), (&raw mut *posted).cast());
+        let receive = |tag| call!(ep.tagged.recv(at, 8, null_mut(), number, tag, 0, ctx));
+        if is_named_before {
+            assert_eq!(receive(9), 0);
+            assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), ctx) }, 0);
+            assert_eq!(read_any(&second, &[]).err(), Some(-available()));
+            second.read_error();
+        }
+        // The first message waits for the link, the others do not.
+        let mut lent = context();
+        for _ in 0..3 {
+            first.send(to, 1, b"left", &mut lent);
+            read(&first, &[&second]);
+        }
+        first.close();
+        second.progress();
+        for _ in 0..3 {
+            assert_eq!(receive(1), 0);
+            assert_eq!(read(&second, &[]).len, 4);
+        }
+        // There are no more.
+        assert_eq!(receive(1), 0);
+        assert_eq!(read_any(&second, &[]).err(), Some(-available()));
+        assert_eq!(second.read_error().err, FI_EIO);
+        second.close();
+    }
+}

@@ -181,6 +181,12 @@ impl Endpoint {
     pub fn address(&mut self, name: &str, incarnation: Option<u128>) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
         loop {
+            self.handle_changes()?;
+            // One that has gone is that peer, too, whose messages may be there still.
+            let known = incarnation.and_then(|it| self.engine.peer_of_incarnation(it));
+            if let Some(peer) = known {
+                return Ok(peer);
+            }
             let row = self.control.address(&name, incarnation)?;
             self.handle_changes()?;
             if let Some(peer) = self.engine.peer_at(row).or_else(|| self.engine.address(row, &name))
