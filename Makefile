@@ -17,7 +17,7 @@ SECONDS ?= 300
 
 LAB := "$$CARGO_TARGET_DIR"/release/corewire-lab
 
-.PHONY: help setup run test ci quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz doc lint
+.PHONY: help setup run test ci quick bench study model model-quick explore sim groups kill miri torture torture-stops torture-long hostile fuzz judges doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -101,6 +101,9 @@ hostile: setup ## 100 million hostile words and 10 million hostile frames, and t
 
 fuzz: setup ## coverage-guided fuzzing of what peers write and send (SECONDS=300 each; needs cargo-fuzz)
 	scripts/fuzz $(SECONDS)
+
+judges: ## tests and programs of others over the provider for MPI (FABTESTS=DIR MPICH_TESTS=DIR; half an hour)
+	scripts/judges
 
 doc: setup ## the API documentation, without a warning
 	RUSTDOCFLAGS="$$RUSTDOCFLAGS -D warnings" cargo doc --workspace --no-deps --locked
