@@ -14,9 +14,8 @@ use crate::limits::FLUSH;
 use crate::member::{Bound, Member};
 use crate::{directory, fork};
 
-/// How often other threads are looked for, and what passes in between.
-const LOOKS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long other threads are looked for.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// An enabled endpoint.
 struct Enabled {
@@ -28,7 +27,6 @@ static ENABLED: Mutex<Vec<Enabled>> = Mutex::new(Vec::new());
 
 /// Called when the library ends, which is never closed before the process: see build.rs.
 #[used]
-// SAFETY: a function without arguments, as the section demands.
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = close_all;
 
@@ -53,15 +51,15 @@ extern "C" fn close_all() {
         return;
     }
     // A thread of corewire's own has its name only when it has begun to run.
-    let is_alone = (0..LOOKS).any(|look| {
-        if look > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        is_alone()
-    });
+    let end = Instant::now() + LOOK;
+    let mut has_no_other = is_alone();
+    while !has_no_other && Instant::now() < end {
+        std::thread::yield_now();
+        has_no_other = is_alone();
+    }
     let end = Instant::now() + FLUSH;
     for Enabled { endpoint, gate } in enabled.drain(..) {
-        if !gate.is_locked() && !is_alone {
+        if !gate.is_locked() && !has_no_other {
             continue;
         }
         let Ok(_entry) = gate.try_enter() else { continue };

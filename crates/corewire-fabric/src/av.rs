@@ -32,7 +32,7 @@ pub(crate) struct Av {
     addresses: Arc<Addresses>,
     /// Where insertions are reported that do not end in their call.
     eq: Option<Link<Eq>>,
-    endpoints: Vec<Bound<dyn Member>>,
+    endpoints: Mutex<Vec<Bound<dyn Member>>>,
 }
 
 /// The addresses themselves, which endpoints read.
@@ -124,13 +124,18 @@ static OPS: OpsAv = OpsAv {
 
 impl Av {
     /// The addresses, for an endpoint that is bound to it.
-    pub(crate) fn bind(&mut self, endpoint: Bound<dyn Member>) -> Arc<Addresses> {
-        self.endpoints.push(endpoint);
+    pub(crate) fn bind(&self, endpoint: Bound<dyn Member>) -> Arc<Addresses> {
+        self.endpoints().push(endpoint);
         Arc::clone(&self.addresses)
     }
 
-    pub(crate) fn unbind(&mut self, endpoint: Bound<dyn Member>) {
-        self.endpoints.retain(|bound| !bound.is(endpoint));
+    pub(crate) fn unbind(&self, endpoint: Bound<dyn Member>) {
+        self.endpoints().retain(|bound| !bound.is(endpoint));
+    }
+
+    /// The endpoints that are bound to it: from any thread, as all calls that open, bind and close may come.
+    fn endpoints(&self) -> MutexGuard<'_, Vec<Bound<dyn Member>>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the end of an insertion to the event queue.
@@ -169,7 +174,7 @@ pub(crate) unsafe fn open(
         return Err(BAD_FLAGS);
     }
     // SAFETY: the caller has entered the domain.
-    let shared = unsafe { domain.get() };
+    let shared = unsafe { domain.share() };
     if given.kind == FI_AV_UNSPEC {
         let kind = if shared.av_type == FI_AV_MAP { FI_AV_MAP } else { FI_AV_TABLE };
         // SAFETY: the attributes are the program's; libfabric lets providers set the type.
@@ -177,7 +182,7 @@ pub(crate) unsafe fn open(
     }
     shared.add();
     let addresses = Arc::new(Addresses { rows: Mutex::default() });
-    let body = Av { domain, addresses, eq: None, endpoints: Vec::new() };
+    let body = Av { domain, addresses, eq: None, endpoints: Mutex::default() };
     let head = FidAv { fid: fid_of::<Av>(context), ops: &OPS };
     let gate = domain.gate();
     // SAFETY: the caller guarantees that there is room.
@@ -188,11 +193,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
         // SAFETY: the program passes one of its objects.
         let av = unsafe { enter::<Av>(fid.cast()) }?;
-        if !av.endpoints.is_empty() {
+        if !av.endpoints().is_empty() {
             return Err(BUSY);
         }
         // SAFETY: the gate of the domain is that of its vectors.
-        unsafe { av.domain.get() }.remove();
+        unsafe { av.domain.share() }.remove();
         if let Some(eq) = object::close(av).eq {
             // SAFETY: event queues have locks of their own.
             unsafe { eq.share() }.unbind();
@@ -348,7 +353,7 @@ unsafe extern "C" fn remove(
             // SAFETY: as above.
             let number = unsafe { get(at.cast_const()) }?;
             av.addresses.remove(number)?;
-            for endpoint in &av.endpoints {
+            for endpoint in &*av.endpoints() {
                 // SAFETY: the gate of the domain is that of its endpoints.
                 unsafe { endpoint.get() }.forget(number);
             }

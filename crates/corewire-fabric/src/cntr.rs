@@ -157,7 +157,7 @@ pub(crate) unsafe fn open(
     }
     let waiter = Waiter::open(attr.wait_obj)?;
     // SAFETY: the caller has entered the domain.
-    unsafe { domain.get() }.add();
+    unsafe { domain.share() }.add();
     let body = Cntr { domain, succeeded: 0, failed: 0, endpoints: Vec::new(), sets: 0, waiter };
     let head = FidCntr { fid: fid_of::<Cntr>(context), ops: &OPS };
     // SAFETY: the caller guarantees that there is room.
@@ -172,7 +172,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             return Err(BUSY);
         }
         // SAFETY: the gate of the domain is that of its counters.
-        unsafe { cntr.domain.get() }.remove();
+        unsafe { cntr.domain.share() }.remove();
         object::close(cntr);
         Ok(())
     };

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corewire_ofi::domain::{FidDomain, OpsDomain};
 use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_EQ, Fid, Ops};
@@ -29,8 +30,14 @@ pub(crate) struct Domain {
     /// What an address vector is that is of no type in particular.
     pub(crate) av_type: c_int,
     pub(crate) mr_mode: c_int,
+    inside: Mutex<Inside>,
+}
+
+/// What calls that open and close change, which may come from any thread.
+#[derive(Default)]
+struct Inside {
     /// Keys of registered memory.
-    pub(crate) keys: BTreeSet<u64>,
+    keys: BTreeSet<u64>,
     objects: usize,
 }
 
@@ -60,12 +67,27 @@ impl Object for Domain {
 }
 
 impl Domain {
-    pub(crate) fn add(&mut self) {
-        self.objects += 1;
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn remove(&mut self) {
-        self.objects -= 1;
+    pub(crate) fn add(&self) {
+        self.lock().objects += 1;
+    }
+
+    pub(crate) fn remove(&self) {
+        self.lock().objects -= 1;
+    }
+
+    /// Reserves a key of registered memory: this one, or the next one. `None` if it is in use.
+    pub(crate) fn add_key(&self, key: Option<u64>) -> Option<u64> {
+        let keys = &mut self.lock().keys;
+        let key = key.unwrap_or_else(|| keys.last().map_or(0, |last| last.wrapping_add(1)));
+        keys.insert(key).then_some(key)
+    }
+
+    pub(crate) fn remove_key(&self, key: u64) {
+        self.lock().keys.remove(&key);
     }
 }
 
@@ -107,8 +129,7 @@ pub(crate) unsafe fn open(
         api_version: shared.api_version,
         av_type: if attr.av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { attr.av_type },
         mr_mode: attr.mr_mode,
-        keys: BTreeSet::new(),
-        objects: 0,
+        inside: Mutex::default(),
     };
     let head = FidDomain { fid: fid_of::<Domain>(context), ops, mr };
     // SAFETY: the caller guarantees that there is room.
@@ -119,7 +140,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
         // SAFETY: the program passes one of its objects.
         let domain = unsafe { enter::<Domain>(fid.cast()) }?;
-        if domain.objects > 0 {
+        if domain.lock().objects > 0 {
             return Err(BUSY);
         }
         let gate = domain.gate;

@@ -2,7 +2,8 @@
 //!
 //! The threading level that the program promised decides: with `FI_THREAD_DOMAIN` it calls the objects of a domain from
 //! one thread at a time, with `FI_THREAD_COMPLETION` those that share a queue or counter, which is all that one call
-//! touches. Every other level needs the lock: a completion queue and its endpoints are one structure.
+//! touches. Every other level needs the lock: a completion queue and its endpoints are one structure. What calls that open,
+//! bind and close change beside that has locks of its own: those may come from any thread at every level.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -68,20 +68,15 @@ fn register(fid: *mut Fid, mr: *mut *mut FidMr, request: &Request) -> Outcome {
         return Err(INVALID);
     }
     // SAFETY: as above.
-    let mut domain = unsafe { enter::<Domain>(fid.cast()) }?;
+    let domain = unsafe { enter::<Domain>(fid.cast()) }?;
     if request.access & !ACCESS != 0 {
         return Err(INVALID);
     }
     if request.flags & !FI_RMA_EVENT != 0 {
         return Err(BAD_FLAGS);
     }
-    let mut key = request.key;
-    if domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0 {
-        key = domain.keys.last().map_or(0, |last| last.wrapping_add(1));
-    }
-    if !domain.keys.insert(key) {
-        return Err(Errno(FI_ENOKEY));
-    }
+    let is_chosen_here = domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0;
+    let key = domain.add_key((!is_chosen_here).then_some(request.key)).ok_or(Errno(FI_ENOKEY))?;
     domain.add();
     let fid = fid_of::<Mr>(request.context);
     let head = FidMr { fid, mem_desc: std::ptr::null_mut(), key };
@@ -151,8 +146,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         // SAFETY: the program passes one of its objects.
         let mr = unsafe { enter::<Mr>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its regions.
-        let domain = unsafe { mr.domain.get() };
-        domain.keys.remove(&mr.key);
+        let domain = unsafe { mr.domain.share() };
+        domain.remove_key(mr.key);
         domain.remove();
         object::close(mr);
         Ok(())

@@ -267,8 +267,10 @@ pub(crate) fn close<T: Object>(entered: Entered<T>) -> T {
     let Entered { link: Link(at), _entry } = entered;
     // SAFETY: the memory of objects is never freed, and this thread has entered the gate.
     let body = unsafe { &raw const (*at.as_ptr()).body };
+    // SAFETY: as above.
+    let body = unsafe { body.read() };
     // SAFETY: the object is open, and is not from here on.
-    let body = unsafe { body.read().assume_init() };
+    let body = unsafe { body.assume_init() };
     // SAFETY: every object begins with its class.
     let class = unsafe { &raw mut (*at.cast::<Fid>().as_ptr()).fclass };
     // SAFETY: as above.

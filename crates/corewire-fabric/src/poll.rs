@@ -75,7 +75,7 @@ pub(crate) unsafe fn open(
         return Err(BAD_FLAGS);
     }
     // SAFETY: the caller has entered the domain.
-    unsafe { domain.get() }.add();
+    unsafe { domain.share() }.add();
     let body = PollSet { domain, members: Vec::new() };
     let head = FidPoll { fid: fid_of::<PollSet>(std::ptr::null_mut()), ops: &OPS };
     // SAFETY: the caller guarantees that there is room.
@@ -87,7 +87,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         // SAFETY: the program passes one of its objects.
         let set = unsafe { enter::<PollSet>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its sets.
-        unsafe { set.domain.get() }.remove();
+        unsafe { set.domain.share() }.remove();
         object::close(set).members.iter().for_each(|member| member.hold(false));
         Ok(())
     };

@@ -14,6 +14,7 @@ use crate::selector::{Peer, Selector};
 
 /// As many are looked at one after the other. If a message passes more, they are indexed.
 const LINEAR_MAX: usize = 16;
+
 impl Operations {
     /// Whether a receive waits.
     #[inline(always)]

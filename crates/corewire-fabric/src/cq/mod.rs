@@ -134,7 +134,7 @@ pub(crate) unsafe fn open(
     // SAFETY: the attributes are the program's; libfabric lets providers set the format.
     unsafe { (*attr).format = format };
     // SAFETY: the caller has entered the domain.
-    let shared = unsafe { domain.get() };
+    let shared = unsafe { domain.share() };
     shared.add();
     let mpi = host::mpi();
     let body = Cq {

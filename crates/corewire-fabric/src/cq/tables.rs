@@ -170,7 +170,7 @@ pub(super) unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             return Err(BUSY);
         }
         // SAFETY: the gate of the domain is that of its queues.
-        unsafe { cq.domain.get() }.remove();
+        unsafe { cq.domain.share() }.remove();
         object::close(cq);
         Ok(())
     };

@@ -142,11 +142,11 @@ impl Ep {
             return Err(INVALID);
         }
         // SAFETY: the domain of an open object does not change.
-        if unsafe { av.get() }.domain != self.setting.domain {
+        if unsafe { av.share() }.domain != self.setting.domain {
             return Err(Errno(FI_EDOMAIN));
         }
         // SAFETY: the gate of the domain is that of its address vectors.
-        let addresses = unsafe { av.get() }.bind(Bound::member(me));
+        let addresses = unsafe { av.share() }.bind(Bound::member(me));
         self.setting.av = Some((av, addresses));
         Ok(())
     }

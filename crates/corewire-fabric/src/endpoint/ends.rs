@@ -130,7 +130,7 @@ impl Ends {
             self.posted -= 1;
             sink.write::<F>(&received(end.context, Kind::TaggedReceive.flags(), status));
             if sink.wants_sources() {
-                sink.tell_source(self.source_of(&end, status), queue);
+                sink.tell_source(self.source_of(end.label, status), queue);
             }
             return;
         }
@@ -205,12 +205,12 @@ impl Ends {
             }
             Ok(status) => {
                 let entry = received(end.context, flags, status);
-                let source = self.source_of(end, status);
+                let source = self.source_of(end.label, status);
                 Item::Done { entry: TaggedEntry { buf: buffer, ..entry }, source }
             }
             Err(error) => {
                 let source = match error {
-                    MessageError::Truncated { status, .. } => self.source_of(end, status),
+                    MessageError::Truncated { status, .. } => self.source_of(end.label, status),
                     _ => Source::None,
                 };
                 Item::Failed(Failure::new(context, flags, error).at(buffer).from(source))
@@ -240,9 +240,9 @@ impl Ends {
     }
 
     #[inline]
-    fn source_of(&self, end: &End<'_>, status: &Status) -> Source {
+    pub(super) fn source_of(&self, label: u64, status: &Status) -> Source {
         match self.me {
-            Some(me) if self.has_sources => Source::of_label(end.label, status.source, me),
+            Some(me) if self.has_sources => Source::of_label(label, status.source, me),
             _ => Source::None,
         }
     }

@@ -69,7 +69,7 @@ pub(crate) unsafe fn open(
     let is_fixed = address != Address::ANY;
     address = if is_fixed { address.of_name() } else { Address::new(&names::next(), None)? };
     // SAFETY: the caller has entered the domain.
-    unsafe { domain.get() }.add();
+    unsafe { domain.share() }.add();
     let ends = Ends {
         me: None,
         tx: None,
@@ -191,11 +191,11 @@ impl Ep {
         }
         if let Some((av, _)) = &self.setting.av {
             // SAFETY: as above, for address vectors.
-            unsafe { av.get() }.unbind(Bound::member(me));
+            unsafe { av.share() }.unbind(Bound::member(me));
         }
         at_exit::remove(Bound::member(me));
         self.finish(FLUSH);
         // SAFETY: the gate of the domain is that of its endpoints.
-        unsafe { self.setting.domain.get() }.remove();
+        unsafe { self.setting.domain.share() }.remove();
     }
 }

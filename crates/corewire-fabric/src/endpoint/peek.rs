@@ -9,7 +9,7 @@ use corewire_ofi::flags::{FI_CLAIM, FI_COMPLETION, FI_DISCARD, FI_MORE, FI_PEEK}
 use super::Ep;
 use super::ends::{Kind, received};
 use super::receive::lend;
-use crate::cq::{Failure, Item, Source};
+use crate::cq::{Failure, Item};
 use crate::errors::{BAD_FLAGS, Errno, INVALID, Outcome, of_message};
 use crate::memory::Buffers;
 
@@ -107,10 +107,7 @@ impl Ep {
     fn found(&mut self, context: *mut c_void, status: &Status) -> Item {
         let entry = received(KIND.number(context, true), KIND.flags(), status);
         let label = self.endpoint.as_ref().map_or(0, |it| it.label_of(status.source));
-        let source = match self.ends.me {
-            Some(me) if self.ends.has_sources => Source::of_label(label, status.source, me),
-            _ => Source::None,
-        };
+        let source = self.ends.source_of(label, status);
         Item::Done { entry, source }
     }
 

@@ -290,6 +290,7 @@ fn an_endpoint_sends_to_itself() {
     node.close();
 }
 
+// Keeps P233.
 #[test]
 fn a_later_message_is_found_behind_any_number_of_others() {
     // More than corewire keeps of one peer by default, and more long ones than can be offered.
@@ -328,6 +329,7 @@ fn a_later_message_is_found_behind_any_number_of_others() {
     }
 }
 
+// Keeps P233.
 #[test]
 fn a_send_has_not_ended_before_its_peer_is_there() {
     let (first, second) = (Node::new(), Node::new());
@@ -342,6 +344,7 @@ fn a_send_has_not_ended_before_its_peer_is_there() {
     first.close();
 }
 
+// Keeps P233.
 #[test]
 fn messages_that_a_peer_has_left_are_received_from_it() {
     for is_named_before in [true, false] {

@@ -59,9 +59,7 @@ impl Pin {
         unsafe { source.as_ptr().copy_to(room.at.as_ptr(), count) };
         count
     }
-}
 
-impl Pin {
     /// Copies up to 48 bytes, for which there is room, without a call.
     #[inline(always)]
     fn put_short(self, source: &[u8]) {
