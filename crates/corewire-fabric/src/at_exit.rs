@@ -15,7 +15,7 @@ use crate::member::{Bound, Member};
 use crate::{directory, fork};
 
 /// How long other threads are looked for.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// An enabled endpoint.
 struct Enabled {

@@ -294,7 +294,7 @@ fn an_endpoint_sends_to_itself() {
 #[test]
 fn a_later_message_is_found_behind_any_number_of_others() {
     // More than corewire keeps of one peer by default, and more long ones than can be offered.
-    for (count, length) in [(20_000, 1024), (1500, 100_000)] {
+    for (count, length) in [(10_000, 1024), (1100, 100_000)] {
         let (first, second, to, _) = pair();
         let bytes = vec![1; length];
         let mut lent = context();
