@@ -24,7 +24,7 @@ use crate::member::{Bound, Member};
 use crate::memory::{copy_out, copy_text, get, put, text};
 use crate::names;
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
-use crate::refusals::{no_control, no_ops_open};
+use crate::refusals::{no_control, ops};
 
 /// An address vector.
 pub(crate) struct Av {
@@ -93,15 +93,7 @@ impl Object for Av {
     const CLASS: usize = FI_CLASS_AV;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind,
-            control: no_control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, bind, no_control);
         &OPS
     }
 

@@ -11,7 +11,7 @@ use crate::errors::{BAD_FLAGS, BUSY, Errno, INVALID, NO_SYSTEM_CALL, Outcome, st
 use crate::member::{Bound, Member, each};
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, enter, fid_of};
-use crate::refusals::{no_bind, no_ops_open};
+use crate::refusals::{no_bind, ops};
 use crate::wait::{Deadline, Waiter};
 
 /// Looks for completions before a wait sleeps.
@@ -33,15 +33,7 @@ impl Object for Cntr {
     const CLASS: usize = FI_CLASS_CNTR;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind: no_bind,
-            control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, no_bind, control);
         &OPS
     }
 

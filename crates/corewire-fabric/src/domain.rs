@@ -18,7 +18,7 @@ use crate::fabric::FabricLink;
 use crate::gate::Gate;
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
-use crate::refusals::{no_control, no_ops_open};
+use crate::refusals::{no_control, ops};
 use crate::{directory, fork};
 
 /// A domain: objects that one lock protects, if the threading level needs one.
@@ -48,15 +48,7 @@ impl Object for Domain {
     const CLASS: usize = FI_CLASS_DOMAIN;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind,
-            control: no_control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, bind, no_control);
         &OPS
     }
 

@@ -16,7 +16,7 @@ use crate::fabric::FabricLink;
 use crate::gate::OPEN;
 use crate::memory::{copy_out, get, put};
 use crate::object::{self, Closed, Object, enter, fid_of};
-use crate::refusals::{no_bind, no_ops_open};
+use crate::refusals::{no_bind, ops};
 use crate::strings;
 use crate::wait::{Deadline, Waiter};
 
@@ -81,15 +81,7 @@ impl Object for Eq {
     const CLASS: usize = FI_CLASS_EQ;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind: no_bind,
-            control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, no_bind, control);
         &OPS
     }
 

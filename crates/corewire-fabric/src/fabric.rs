@@ -11,7 +11,7 @@ use crate::errors::{BUSY, INVALID, NO_DATA, status};
 use crate::gate::OPEN;
 use crate::memory::{get, put, text};
 use crate::object::{self, Closed, Link, Object, enter, fid_of};
-use crate::refusals::{no_bind, no_control, no_ops_open};
+use crate::refusals::{no_bind, no_control, ops};
 use crate::{NAME, fork};
 
 /// A fabric: all domains of this machine.
@@ -27,15 +27,7 @@ impl Object for Fabric {
     const CLASS: usize = FI_CLASS_FABRIC;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind: no_bind,
-            control: no_control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, no_bind, no_control);
         &OPS
     }
 

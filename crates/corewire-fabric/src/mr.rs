@@ -16,7 +16,7 @@ use crate::errors::{BAD_FLAGS, Errno, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Ou
 use crate::fork;
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Object, class_of, enter, fid_of};
-use crate::refusals::no_ops_open;
+use crate::refusals::ops;
 
 /// What memory may be registered for.
 const ACCESS: u64 =
@@ -33,15 +33,7 @@ impl Object for Mr {
     const CLASS: usize = FI_CLASS_MR;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind,
-            control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, bind, control);
         &OPS
     }
 

@@ -12,7 +12,7 @@ use crate::domain::DomainLink;
 use crate::errors::{BAD_FLAGS, Errno, INVALID, Outcome, status};
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
-use crate::refusals::{no_bind, no_control, no_ops_open};
+use crate::refusals::{no_bind, no_control, ops};
 
 /// A set of queues and counters. They cannot be closed before they are taken out of it.
 pub(crate) struct PollSet {
@@ -37,15 +37,7 @@ impl Object for PollSet {
     const CLASS: usize = FI_CLASS_POLL;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close,
-            bind: no_bind,
-            control: no_control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(close, no_bind, no_control);
         &OPS
     }
 
@@ -88,7 +80,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let set = unsafe { enter::<PollSet>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its sets.
         unsafe { set.domain.share() }.remove();
-        object::close(set).members.iter().for_each(|member| member.hold(false));
+        // Before the gate is left.
+        set.members.iter().for_each(|member| member.hold(false));
+        object::close(set);
         Ok(())
     };
     status(close())

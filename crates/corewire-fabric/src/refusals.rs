@@ -1,8 +1,8 @@
-//! Calls that an object does not have.
+//! Calls that an object does not have, and the table of those that every object has.
 
 use core::ffi::{c_char, c_int, c_void};
 
-use corewire_ofi::fid::Fid;
+use corewire_ofi::fid::{Fid, Ops};
 
 use crate::errors::{Errno, INVALID, NO_SYSTEM_CALL};
 
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn no_control(fid: *mut Fid, _: c_int, _: *mut c_vo
     no_call(fid.cast())
 }
 
-pub(crate) unsafe extern "C" fn no_ops_open(
+unsafe extern "C" fn no_ops_open(
     fid: *mut Fid,
     _: *const c_char,
     _: u64,
@@ -31,4 +31,14 @@ pub(crate) unsafe extern "C" fn no_ops_open(
     _: *mut c_void,
 ) -> c_int {
     no_call(fid.cast())
+}
+
+/// What all objects of a kind can do.
+pub(crate) const fn ops(
+    close: unsafe extern "C" fn(*mut Fid) -> c_int,
+    bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
+    control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
+) -> Ops {
+    let (size, ops_open) = (size_of::<Ops>(), no_ops_open);
+    Ops { size, close, bind, control, ops_open, tostr: None, ops_set: None }
 }

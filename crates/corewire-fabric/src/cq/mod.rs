@@ -35,8 +35,7 @@ use crate::host;
 use crate::member::{Bound, Member, each};
 use crate::memory::{get, put};
 use crate::object::{self, Closed, Link, Object, fid_of};
-use crate::refusals::no_bind;
-use crate::refusals::no_ops_open;
+use crate::refusals::{no_bind, ops};
 use crate::wait::Waiter;
 
 /// An endpoint whose ends go to a queue.
@@ -83,15 +82,7 @@ impl Object for Cq {
     const CLASS: usize = FI_CLASS_CQ;
 
     fn ops() -> &'static Ops {
-        static OPS: Ops = Ops {
-            size: size_of::<Ops>(),
-            close: tables::close,
-            bind: no_bind,
-            control: tables::control,
-            ops_open: no_ops_open,
-            tostr: None,
-            ops_set: None,
-        };
+        static OPS: Ops = ops(tables::close, no_bind, tables::control);
         &OPS
     }
 

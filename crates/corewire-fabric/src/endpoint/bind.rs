@@ -20,17 +20,9 @@ use crate::errors::{BAD_FLAGS, BAD_STATE, Errno, INVALID, NO_SYSTEM_CALL, Outcom
 use crate::member::Bound;
 use crate::memory::{get, put};
 use crate::object::{self, Link, class_of, enter, linked};
-use crate::refusals::no_ops_open;
+use crate::refusals::ops;
 
-pub(super) static OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind,
-    control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+pub(super) static OPS: Ops = ops(close, bind, control);
 
 /// Which counters an endpoint may have.
 const COUNTED: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;

@@ -313,7 +313,7 @@ pub(crate) struct DomainHandle {
 impl DomainHandle {
     fn new(domain: &Arc<DomainInner>) -> Self {
         domain.uses.fetch_add(1, AcqRel);
-        Self { domain: domain.clone(), has_ended: AtomicU32::new(0) }
+        Self { domain: Arc::clone(domain), has_ended: AtomicU32::new(0) }
     }
 
     /// The domain, for parts of what holds this handle.
@@ -359,6 +359,7 @@ impl fmt::Debug for DomainHandle {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::sync::Arc;
 
     use corewire_layout::name::ChannelName;
 
@@ -375,7 +376,7 @@ mod tests {
     fn what_the_control_thread_still_holds_leaves_no_files() {
         let path = std::env::temp_dir().join(format!("corewire-held-{}", std::process::id()));
         let domain = Domain::open_at(&path).unwrap();
-        let inner = domain.inner.inner().clone();
+        let inner = Arc::clone(domain.inner.inner());
         let (sender, endpoint) = (domain.sender("s").create(), domain.endpoint("e").create());
         let receiver = domain.receiver("s").join();
         let listener = domain.listener("l").unwrap();
