@@ -20,13 +20,14 @@ use corewire_layout::segment::{
 };
 use corewire_layout::slot::stamp_of;
 use corewire_os::directory::{Claim, Role, RuntimeDirectory};
-use corewire_os::event::wait_readable;
+use corewire_os::event::{Bell, wait_readable};
 use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_os::process;
-use corewire_os::socket::{Listener, Socket};
+use corewire_os::socket::Listener;
 use corewire_ring::broadcast::SenderWords;
 use corewire_ring::region::{Region, Slots};
 use rustix::fs::SealFlags;
+use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 const NAME: &str = "trap";
@@ -54,24 +55,38 @@ impl Owner {
 
     /// Accepts the next connection, and reads its request.
     fn accept(&self) -> Raw {
-        let _ = wait_readable(&[self.listener.as_fd()], None).unwrap();
-        let socket: Socket = self.listener.accept().unwrap();
-        let socket = socket.as_fd().try_clone_to_owned().unwrap();
-        rustix::io::ioctl_fionbio(&socket, false).unwrap();
-        let raw = Raw(socket);
-        let _ = raw.hear();
-        raw
+        wait_readable(&[self.listener.as_fd()], None).unwrap();
+        self.try_accept().unwrap()
     }
 
-    /// Runs `job`, which joins from this process, while this owner answers with `script`.
-    fn answer<R: Send>(&self, script: impl FnOnce(&Raw) + Send, job: impl FnOnce() -> R) -> R {
+    /// Accepts a connection that waits, and reads its request.
+    fn try_accept(&self) -> Option<Raw> {
+        let socket = match self.listener.accept() {
+            Err(error) if error.errno == Errno::AGAIN.raw_os_error() => return None,
+            socket => socket.unwrap(),
+        };
+        rustix::io::ioctl_fionbio(&socket, false).unwrap();
+        let raw = Raw(socket.into_fd());
+        let _ = raw.hear();
+        Some(raw)
+    }
+
+    /// Runs `job`, which joins from this process, while this owner answers each connection with `script`: a joiner that
+    /// was told of a relay connects again.
+    fn answer<R: Send>(&self, script: impl Fn(&Raw) + Sync, job: impl FnOnce() -> R) -> R {
+        let is_over = Bell::new().unwrap();
         thread::scope(|scope| {
             let answering = scope.spawn(|| {
-                let raw = self.accept();
-                script(&raw);
-                raw
+                let mut connections = Vec::new();
+                loop {
+                    wait_readable(&[self.listener.as_fd(), is_over.as_fd()], None).unwrap();
+                    let Some(raw) = self.try_accept() else { return connections };
+                    script(&raw);
+                    connections.push(raw);
+                }
             });
             let result = job();
+            is_over.ring();
             drop(answering.join().unwrap());
             result
         })
