@@ -213,7 +213,9 @@ impl<T: Transport> Engine<T> {
         for _ in 0..ARRIVALS_AT_A_TIME {
             let Some(row) = peers.transport.poll() else { break };
             has_news = true;
-            incoming.take_arrival(peers, row, caller.as_deref_mut());
+            if !incoming.take_arrival(peers, row, caller.as_deref_mut()) {
+                break;
+            }
             // A call that waits returns first: what comes next may be the reply to what it has sent.
             if caller.as_ref().is_some_and(|caller| caller.is_ended()) || peers.take_ended_lent() {
                 break;
@@ -406,6 +408,7 @@ impl<T: Transport> Engine<T> {
     /// The end of a receive that has met its message.
     #[inline(always)]
     fn end_of_posted<'a>(&mut self, index: u32, status: Status) -> End<'a> {
+        self.incoming.note_told();
         let label = self.peers.label_at(status.source.row());
         let (kind, result, offset) = (OperationKind::Receive, Ok(status), 0);
         let (context, memory) = self.peers.operations.finish_posted(index);
@@ -432,13 +435,19 @@ impl<T: Transport> Engine<T> {
             each(self.end_of_posted(index, Status::of(source, tag, immediate, bytes)));
             return Ok(told + 1);
         }
-        peers.transport.gather();
-        incoming.take_arrival(peers, row, None);
-        peers.transport.flush();
+        // Who has been told of an end may ask for this message next.
         if told > 0 {
             return Ok(told);
         }
-        self.poll_all(told, max, each)
+        peers.transport.gather();
+        incoming.set_polled(true);
+        incoming.take_arrival(peers, row, None);
+        incoming.set_polled(false);
+        peers.transport.flush();
+        if !peers.is_at_rest() {
+            return self.poll_all(told, max, each);
+        }
+        Ok(if self.peers.operations.has_ends() { self.tell(max, each) } else { 0 })
     }
 
     /// The same, with all that is to be done in each call.
@@ -449,16 +458,21 @@ impl<T: Transport> Engine<T> {
         max: usize,
         each: &mut dyn FnMut(End<'_>),
     ) -> Result<usize, MessageError> {
-        if told < max || max == 0 {
-            self.progress(None)?;
+        // Who has been told of an end may ask next for what has arrived.
+        if told > 0 {
+            return Ok(told);
         }
-        let more = if self.peers.operations.has_ends() { self.tell(max - told, each) } else { 0 };
-        Ok(told + more)
+        self.incoming.set_polled(true);
+        let progress = self.progress(None);
+        self.incoming.set_polled(false);
+        progress?;
+        Ok(if self.peers.operations.has_ends() { self.tell(max, each) } else { 0 })
     }
 
     /// Tells of operations that have ended before.
     #[inline(never)]
     fn tell(&mut self, max: usize, each: &mut dyn FnMut(End<'_>)) -> usize {
+        self.incoming.note_told();
         for told in 0..max {
             let Some((end, rest)) = self.peers.operations.next_end() else { return told };
             let Stored { context, status, offset, kind, is_released, .. } = end;

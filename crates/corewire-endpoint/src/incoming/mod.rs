@@ -52,11 +52,29 @@ pub(crate) struct Incoming {
     blocked_bytes: u64,
     /// A request that was deferred may be received since this was asked last.
     has_resumed: bool,
+    /// Whether the caller polls, and what that leaves where it is.
+    polled: Polled,
     /// Number of passes over the messages that are pulled.
     passes: u64,
     /// Steps in a row in which a pull has waited for its sender.
     busy_steps: u32,
 }
+
+/// What a caller that polls leaves where it is: see [`Incoming::leaves_unasked`].
+#[derive(Debug, Default)]
+struct Polled {
+    /// It is being called.
+    is_now: bool,
+    /// A message was kept in this call.
+    has_kept: bool,
+    /// One was left, and the caller was told of no end since.
+    has_left: bool,
+    /// How often one was left since the last one was kept.
+    left: u32,
+}
+
+/// A message is left where it is no more than this many times before one is kept.
+const LEFT_MAX: u32 = 16;
 
 /// What arrives from a peer.
 #[derive(Debug, Default)]
@@ -112,6 +130,7 @@ impl Incoming {
             rows: Vec::new(),
             blocked_bytes: 0,
             has_resumed: false,
+            polled: Polled::default(),
             passes: 0,
             busy_steps: 0,
         }
@@ -152,24 +171,28 @@ impl Incoming {
     }
 
     /// Handles what lies at the head of a row. A part of [`Engine::progress`](crate::Engine::progress), which calls it in
-    /// one place: a call would move its arguments through memory. The same for what this one calls in one place.
+    /// one place: a call would move its arguments through memory. The same for what this one calls in one place. False if
+    /// no more is to be handled before the caller goes on.
     #[inline(always)]
     pub(crate) fn take_arrival<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,
         row: u32,
         mut caller: Option<&mut Caller<'_>>,
-    ) {
+    ) -> bool {
         let found = peers.transport.arrival(row);
         let arrival = match &found {
             Ok(Some(arrival)) => arrival,
-            Ok(None) => return,
-            Err(violation) => return peers.cut_off(row, *violation),
+            Ok(None) => return true,
+            Err(violation) => {
+                peers.cut_off(row, *violation);
+                return true;
+            }
         };
         if arrival.is_first {
             let Envelope { space, tag, .. } = arrival.envelope;
             if peers.mute_if_behind(row, &arrival.envelope) {
-                return;
+                return true;
             }
             self.set_place(row, Place::Nowhere, arrival.total);
             let stays = match space {
@@ -192,10 +215,41 @@ impl Incoming {
                 Space::Data => !self.begin_data(peers, row, arrival, caller.as_deref_mut()),
             };
             if stays {
-                return;
+                return !self.polled.is_now;
             }
         }
         self.fill(peers, row, arrival, caller);
+        true
+    }
+
+    /// The caller polls, until that is set to false.
+    #[inline]
+    pub(crate) fn set_polled(&mut self, is_now: bool) {
+        self.polled.is_now = is_now;
+        self.polled.has_kept = false;
+    }
+
+    /// The caller is told of an end.
+    #[inline(always)]
+    pub(crate) fn note_told(&mut self) {
+        self.polled.has_left = false;
+    }
+
+    /// Whether a message that no receive asks for stays where it is for now. Who polls is told of ends, and asks for more
+    /// then: a message that is asked for next need not be kept before. It is kept by the next call that tells of nothing, or
+    /// after a few that do: what lies behind it may be asked for.
+    #[inline]
+    fn leaves_unasked(&mut self, has_ends: bool) -> bool {
+        let polled = &mut self.polled;
+        if !polled.is_now {
+            return false;
+        }
+        let is_next = polled.has_left && !has_ends;
+        let leaves = polled.has_kept || (!is_next && polled.left < LEFT_MAX);
+        polled.has_left = leaves;
+        polled.has_kept |= !leaves;
+        polled.left = if leaves { polled.left + 1 } else { 0 };
+        leaves
     }
 
     /// Decides where a reply goes: nowhere if its call is over.
@@ -267,6 +321,9 @@ impl Incoming {
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
+        }
+        if self.leaves_unasked(peers.operations.has_ends()) {
+            return false;
         }
         peers.transport.count(EndpointCounter::Unexpected);
         peers.has_news = true;

@@ -67,6 +67,46 @@ fn ends_are_told_in_order_and_none_is_lost() {
 
 // Keeps P228.
 #[test]
+fn who_polls_asks_for_a_message_before_it_is_kept() {
+    let network = Network::new(0, 64, 64);
+    let mut ends = ends(&network, 3, 1 << 20);
+    let to = [peer(&ends[0], 2), peer(&ends[1], 2)];
+    for (context, sender) in [(1, 0), (2, 1)] {
+        let from = peer(&ends[2], sender);
+        ends[2].set_label(from, context).unwrap();
+    }
+    let options = |context| with(context, Report::Queue, Until::Copied);
+    let post = |ends: &mut Ends, context| {
+        ends[2].start_receive(Selector::tag(9), vec![0; 3].into(), options(context)).unwrap();
+    };
+    let end = |context, label| (context, OperationKind::Receive, 0, Ok(3), true, label);
+    for _ in 0..3 {
+        assert!(ends[0].try_inject(to[0], &9.into(), &[5; 3]));
+    }
+    for context in 0..3 {
+        post(&mut ends, context);
+        assert_eq!(poll(&mut ends[2], 8), [end(context, 1)]);
+        assert_eq!(poll(&mut ends[2], 8), []);
+        assert!(ends[2].is_at_rest(), "nothing is kept");
+    }
+    // Nobody asks for the first message of this peer. The one behind it comes nevertheless, also while the other peer's
+    // messages never end.
+    for is_busy in [false, true] {
+        assert!(ends[0].try_inject(to[0], &8.into(), &[5; 3]));
+        assert!(ends[0].try_inject(to[0], &9.into(), &[5; 3]));
+        let mut told = Vec::new();
+        for _ in 0..100 {
+            post(&mut ends, 7);
+            assert!(!is_busy || ends[1].try_inject(to[1], &9.into(), &[5; 3]));
+            told.extend(poll(&mut ends[2], 1));
+        }
+        assert!(told.contains(&end(7, 1)), "{told:?}");
+        while ends[2].next_completion().is_some() || !poll(&mut ends[2], 8).is_empty() {}
+    }
+}
+
+// Keeps P228.
+#[test]
 fn many_messages_go_into_one_memory() {
     let network = Network::new(0, 64, 64);
     let mut ends = ends(&network, 2, 1 << 20);

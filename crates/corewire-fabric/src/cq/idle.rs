@@ -2,7 +2,7 @@
 //!
 //! | ranks | a read that finds nothing |
 //! |---|---|
-//! | at most as many as processors | returns; after 1,000 such reads, yields |
+//! | at most as many as processors | returns; each 1,000th such read yields |
 //! | more | yields, unless the MPI does that itself |
 //!
 //! MPICH 5 looks once and yields, which costs more than to look again: the first read after one that found something looks
@@ -14,6 +14,8 @@ use crate::host::{self, Mpi};
 const READS: u32 = 1000;
 /// Looks of one read.
 const LOOKS: u32 = 300;
+/// The ranks are counted again after so many pauses of 1,000 reads.
+const PAUSES: u32 = 16;
 
 /// How often reads have found nothing, and what follows from that.
 pub(super) struct Idle {
@@ -23,7 +25,7 @@ pub(super) struct Idle {
     due: u32,
     /// Looks of the first read after one that found something.
     looks: u32,
-    /// Empty reads since the ranks were counted.
+    /// Pauses since the ranks were counted, weighted: `READS` of them are enough.
     uncounted: u32,
     is_crowded: bool,
     mpi: Mpi,
@@ -32,7 +34,7 @@ pub(super) struct Idle {
 impl Idle {
     pub(super) fn new(mpi: Mpi) -> Self {
         let looks = if mpi.looks_once() { LOOKS } else { 1 };
-        Self { empty: 0, due: READS, looks, uncounted: 0, is_crowded: false, mpi }
+        Self { empty: 0, due: READS, looks, uncounted: READS, is_crowded: false, mpi }
     }
 
     /// How often a read looks.
@@ -57,21 +59,19 @@ impl Idle {
     /// Yields, and counts the ranks from time to time.
     #[cold]
     pub(super) fn pause(&mut self, ranks: impl FnOnce() -> usize) {
-        self.uncounted += if self.is_crowded { 1 } else { READS };
+        self.uncounted += if self.is_crowded { 1 } else { READS / PAUSES };
         if self.uncounted >= READS {
             self.uncounted = 0;
             self.is_crowded = ranks() > host::processors();
             let is_looking = self.mpi.looks_once() && !self.is_crowded;
             self.looks = if is_looking { LOOKS } else { 1 };
         }
-        self.due = if self.is_crowded { 1 } else { READS };
-        // The next one is due soon again, but not so late that the number runs over.
-        self.empty = self.due;
-        if !(self.is_crowded && self.mpi.yields_itself()) {
+        let yields_itself = self.is_crowded && self.mpi.yields_itself();
+        self.due = if self.is_crowded && !yields_itself { 1 } else { READS };
+        // Not 0: this is not the first one.
+        self.empty = 1;
+        if !yields_itself {
             std::thread::yield_now();
-        } else {
-            // Nothing is due but to count again.
-            (self.empty, self.due) = (1, READS);
         }
     }
 }
@@ -95,9 +95,26 @@ mod tests {
     fn a_thousand_reads_pass_before_a_pause() {
         let mut idle = Idle::new(Mpi::Mpich(4));
         assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
-        assert_eq!(pauses(&mut idle, 5, 1), 5);
+        assert_eq!(pauses(&mut idle, 5, 1), 1);
         idle.found();
         assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
+    }
+
+    // Programs that test for messages between pieces of work pay for each read.
+    #[test]
+    fn most_reads_of_a_long_wait_only_look() {
+        let mut idle = Idle::new(Mpi::Mpich(4));
+        let (mut counted, mut paused) = (0, 0);
+        for _ in 0..100 * READS {
+            if idle.found_nothing() {
+                paused += 1;
+                idle.pause(|| {
+                    counted += 1;
+                    1
+                });
+            }
+        }
+        assert!(paused <= 101 && counted <= 10, "{paused} pauses, {counted} counts");
     }
 
     #[test]
