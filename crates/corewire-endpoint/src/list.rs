@@ -49,6 +49,7 @@ impl<T> List<T> {
     }
 
     /// Adds an entry behind all others.
+    #[inline]
     pub(crate) fn push_back(&mut self, value: T) -> Key {
         let order = self.next_order;
         self.next_order += 1;
@@ -73,19 +74,18 @@ impl<T> List<T> {
         self.insert_behind(behind, order, value)
     }
 
+    #[inline]
     fn insert_behind(&mut self, previous: u32, order: u64, value: T) -> Key {
         let next = if previous == NONE { self.first } else { self.nodes[previous as usize].next };
-        let node = Node { order, previous, next, value: Some(value) };
         let index = match self.free.pop() {
             Some(index) => {
-                self.nodes[index as usize] = node;
+                let node = &mut self.nodes[index as usize];
+                (node.order, node.previous, node.next) = (order, previous, next);
+                // Nothing of a free one is to be dropped.
+                std::mem::forget(node.value.replace(value));
                 index
             }
-            None => {
-                let index = u32::try_from(self.nodes.len()).expect("fewer than 2^32 entries");
-                self.nodes.push(node);
-                index
-            }
+            None => self.push_node(Node { order, previous, next, value: Some(value) }),
         };
         match self.nodes.get_mut(previous as usize) {
             Some(node) => node.next = index,
@@ -97,6 +97,13 @@ impl<T> List<T> {
         }
         self.len += 1;
         Key { order, node: index }
+    }
+
+    #[cold]
+    fn push_node(&mut self, node: Node<T>) -> u32 {
+        let index = u32::try_from(self.nodes.len()).expect("fewer than 2^32 entries");
+        self.nodes.push(node);
+        index
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {

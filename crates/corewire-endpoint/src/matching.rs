@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use corewire_ring::message::{Envelope, Held, Space, Wants};
 
-pub(crate) use self::bytes::KeptBytes;
+pub(crate) use self::bytes::{KeptBytes, SHORT_BYTES_MAX};
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
 use crate::pool::Pool;
@@ -33,13 +33,13 @@ pub(crate) struct Unexpected {
     pub(crate) total: u64,
     /// It stays where its sender wrote it: in `held`, once it was taken from its sender.
     pub(crate) stays: bool,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<Box<Held>>,
     /// The part of it that has arrived.
     pub(crate) bytes: KeptBytes,
     /// It is still with its sender, since the budget is spent.
     pub(crate) is_held: bool,
     /// It is in its sender's memory, since it is large. Then `bytes` are those that need not be read or sent again.
-    pub(crate) offer: Option<ArrivedOffer>,
+    pub(crate) offer: Option<Box<ArrivedOffer>>,
     /// The number of its offer, if it was offered and comes as data.
     pub(crate) carrier: Option<u64>,
     /// Somebody has claimed it: it matches nothing any more.
@@ -47,6 +47,26 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
+    /// A message that has arrived, whose sender waits for no word about it.
+    #[inline(always)]
+    pub(crate) fn arrived(source: Peer, envelope: Envelope, bytes: KeptBytes) -> Self {
+        let (total, ack_due, offer, carrier) = (bytes.len() as u64, None, None, None);
+        let (is_held, is_claimed, stays, held) = (false, false, false, None);
+        Self {
+            source,
+            envelope,
+            ack_due,
+            total,
+            stays,
+            held,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        }
+    }
+
     /// A message that is offered.
     pub(crate) fn offered(
         source: Peer,
@@ -55,7 +75,7 @@ impl Unexpected {
         offer: ArrivedOffer,
         bytes: KeptBytes,
     ) -> Self {
-        let (ack_due, offer, carrier) = (None, Some(offer), None);
+        let (ack_due, offer, carrier) = (None, Some(Box::new(offer)), None);
         let (is_held, is_claimed, stays, held) = (false, false, false, None);
         Self {
             source,
@@ -219,6 +239,7 @@ impl Matching {
     // Messages.
 
     /// Keeps a message: its first `bytes`, or none of it if it is held by its sender.
+    #[inline]
     pub(crate) fn keep(&mut self, message: Unexpected) -> Key {
         let (source, total, is_held) = (message.source, message.kept_bytes(), message.is_held);
         let key = self.unexpected.list.push_back(message);
@@ -257,7 +278,7 @@ impl Matching {
     /// A message's offer, and its length.
     pub(crate) fn offer_of(&self, key: Key) -> Option<(ArrivedOffer, u64)> {
         let message = self.get(key)?;
-        Some((message.offer.clone()?, message.total))
+        Some((message.offer.as_deref()?.clone(), message.total))
     }
 
     /// Changes what is there of a message that was offered. Without an offer, all of it is.
@@ -266,7 +287,7 @@ impl Matching {
         if offer.is_none() {
             self.budget.spend(message.source.row(), message.total);
         }
-        message.offer = offer;
+        message.offer = offer.map(Box::new);
         message.bytes = bytes;
     }
 
@@ -290,7 +311,7 @@ impl Matching {
         let is_it = |offer: &ArrivedOffer| offer.number == number;
         let mut all = self.unexpected.list.iter();
         all.find(|(_, message)| {
-            message.source == source && message.offer.as_ref().is_some_and(is_it)
+            message.source == source && message.offer.as_deref().is_some_and(is_it)
         })
         .map(|(key, _)| key)
     }

@@ -381,7 +381,7 @@ impl<T: Transport> Engine<T> {
         if self.peers.operations.has_ends() {
             told = self.tell(max, &mut each);
         }
-        if told == max || self.peers.transport.has_notice() || !self.peers.is_at_rest() {
+        if told >= max || self.peers.transport.has_notice() || !self.peers.is_at_rest() {
             return self.poll_all(told, max, &mut each);
         }
         loop {
@@ -427,8 +427,12 @@ impl<T: Transport> Engine<T> {
     ) -> Result<usize, MessageError> {
         let Self { peers, incoming, .. } = self;
         let Peers { transport, operations, .. } = peers;
-        let mut index = NOBODY;
+        let (mut index, mut is_unasked) = (NOBODY, false);
         let found = transport.try_take_whole(row, |space, source, tag, bytes| {
+            is_unasked = operations.is_unasked(space, source, tag);
+            if is_unasked {
+                return None;
+            }
             operations.memory_for((space, source, tag), bytes, &mut index)
         });
         if let Short::Taken { source, tag, immediate, bytes } = found {
@@ -436,18 +440,19 @@ impl<T: Transport> Engine<T> {
             return Ok(told + 1);
         }
         // Who has been told of an end may ask for this message next.
-        if told > 0 {
+        if told > 0 || (is_unasked && incoming.leaves_unasked(false)) {
             return Ok(told);
         }
-        peers.transport.gather();
-        incoming.set_polled(true);
-        incoming.take_arrival(peers, row, None);
-        incoming.set_polled(false);
-        peers.transport.flush();
-        if !peers.is_at_rest() {
-            return self.poll_all(told, max, each);
+        if is_unasked && incoming.keep_short(peers, row) {
+            return Ok(0);
         }
-        Ok(if self.peers.operations.has_ends() { self.tell(max, each) } else { 0 })
+        peers.transport.gather();
+        incoming.take_arrival(peers, row, None);
+        peers.transport.flush();
+        if peers.operations.has_ends() || !peers.is_at_rest() {
+            return self.poll_all(0, max, each);
+        }
+        Ok(0)
     }
 
     /// The same, with all that is to be done in each call.
@@ -462,10 +467,12 @@ impl<T: Transport> Engine<T> {
         if told > 0 {
             return Ok(told);
         }
-        self.incoming.set_polled(true);
-        let progress = self.progress(None);
-        self.incoming.set_polled(false);
-        progress?;
+        if max == 0 || !self.peers.operations.has_ends() {
+            self.incoming.set_polled(true);
+            let progress = self.progress(None);
+            self.incoming.set_polled(false);
+            progress?;
+        }
         Ok(if self.peers.operations.has_ends() { self.tell(max, each) } else { 0 })
     }
 

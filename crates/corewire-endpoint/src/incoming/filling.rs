@@ -176,7 +176,7 @@ impl Incoming {
             }
             Place::Kept(key) => {
                 if let Some(message) = self.matching.get_mut(key) {
-                    message.held = Some(held);
+                    message.held = Some(Box::new(held));
                 }
             }
             Place::Words | Place::Nowhere | Place::Refused => {}

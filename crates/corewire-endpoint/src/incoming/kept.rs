@@ -83,7 +83,7 @@ impl Incoming {
         let message_data = message.data();
         self.show_kept(peers, source.row());
         if let Some(held) = message.held {
-            if let Some(held) = caller.target.hold(held) {
+            if let Some(held) = caller.target.hold(*held) {
                 caller.target.put(0, &held);
             }
         } else if !is_held {
@@ -175,7 +175,7 @@ impl Incoming {
         let (source, status) = (message.source, message.status());
         self.show_kept(peers, source.row());
         if let Operation::Receive { memory, .. } = peers.operations.by_index(operation) {
-            memory.put(0, message.held.as_deref().unwrap_or(&message.bytes));
+            memory.put(0, message.held.as_ref().map_or(&message.bytes[..], |held| held));
         }
         if message.is_whole() {
             peers.end_receive(operation, status);

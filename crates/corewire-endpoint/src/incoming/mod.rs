@@ -34,12 +34,12 @@ use crate::budget::{Budget, DEFERRED_BYTES_MAX, cost};
 use crate::caller::{Caller, CallerState};
 use crate::error::MessageError;
 use crate::list::{Key, Seed};
-use crate::matching::{KeptBytes, Matching, Unexpected};
+use crate::matching::{KeptBytes, Matching, SHORT_BYTES_MAX, Unexpected};
 use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::rendezvous::ArrivingData;
 use crate::selector::Peer;
-use crate::transport::Transport;
+use crate::transport::{Short, Transport};
 
 /// What has arrived, and what waits for it.
 #[derive(Debug)]
@@ -239,15 +239,11 @@ impl Incoming {
     /// then: a message that is asked for next need not be kept before. It is kept by the next call that tells of nothing, or
     /// after a few that do: what lies behind it may be asked for.
     #[inline]
-    fn leaves_unasked(&mut self, has_ends: bool) -> bool {
+    pub(crate) fn leaves_unasked(&mut self, has_ends: bool) -> bool {
         let polled = &mut self.polled;
-        if !polled.is_now {
-            return false;
-        }
         let is_next = polled.has_left && !has_ends;
         let leaves = polled.has_kept || (!is_next && polled.left < LEFT_MAX);
         polled.has_left = leaves;
-        polled.has_kept |= !leaves;
         polled.left = if leaves { polled.left + 1 } else { 0 };
         leaves
     }
@@ -322,12 +318,37 @@ impl Incoming {
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
         }
-        if self.leaves_unasked(peers.operations.has_ends()) {
-            return false;
+        if self.polled.is_now {
+            if self.leaves_unasked(peers.operations.has_ends()) {
+                return false;
+            }
+            self.polled.has_kept = true;
         }
         peers.transport.count(EndpointCounter::Unexpected);
         peers.has_news = true;
         self.keep(peers, row, arrival, false).1
+    }
+
+    /// Keeps a short message of the peer of `row` that no receive asks for, if it comes next and the transport lets it be
+    /// taken whole. False if it must go another way; nothing was done then.
+    #[inline(always)]
+    pub(crate) fn keep_short<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) -> bool {
+        if !self.matching.budget.has_room(row, SHORT_BYTES_MAX as u64) {
+            return false;
+        }
+        let (mut kept, mut found_in) = (KeptBytes::short(), Space::Tagged);
+        let found = peers.transport.try_take_matched(|space, source, _, bytes| {
+            found_in = space;
+            let is_it = Peer::of_bits(source).row() == row && bytes <= SHORT_BYTES_MAX;
+            (is_it && matches!(space, Space::Tagged | Space::Untagged)).then_some(&mut kept)
+        });
+        let Short::Taken { source, tag, immediate, .. } = found else { return false };
+        let envelope = Envelope { space: found_in, tag, immediate, wants: Wants::Nothing };
+        peers.transport.count(EndpointCounter::Unexpected);
+        peers.has_news = true;
+        self.matching.keep(Unexpected::arrived(Peer::of_bits(source), envelope, kept));
+        self.show_kept(peers, row);
+        true
     }
 
     /// Keeps a request that nobody receives yet. False if it stays with its sender.

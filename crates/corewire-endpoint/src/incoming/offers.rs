@@ -198,7 +198,7 @@ impl Incoming {
         bytes.give_back(&self.pool);
         // It need not be fetched any more.
         peers.end_fetch_of(source, offer.number);
-        peers.add_transfer(Transfer::new(source, offer, (envelope, total), (order, to), stage));
+        peers.add_transfer(Transfer::new(source, *offer, (envelope, total), (order, to), stage));
         self.busy_steps = 0;
         if peers.awaits_data(source.row()) {
             // What lies before the data must not keep it from coming.

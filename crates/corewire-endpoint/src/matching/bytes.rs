@@ -2,15 +2,17 @@
 
 use std::ops::Deref;
 
-use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::message::{Landing, Sink};
 
 use crate::pool::Pool;
 
-/// The beginning of a kept message, or all of it. As much as travels in slots lies here, without an allocation.
+/// The most bytes that lie in a record of a message itself.
+pub(crate) const SHORT_BYTES_MAX: usize = 54;
+
+/// The beginning of a kept message, or all of it. A short one lies here, without an allocation.
 #[derive(Debug)]
 pub(crate) enum KeptBytes {
-    Short(u8, [u8; PAIR_INLINE_BYTES_MAX]),
+    Short(u8, [u8; SHORT_BYTES_MAX]),
     Long(Vec<u8>),
 }
 
@@ -30,10 +32,16 @@ impl KeptBytes {
     /// Empty memory for a message of `bytes` bytes; `None` if there is none.
     #[inline]
     pub(crate) fn of(bytes: u64, pool: &Pool) -> Option<Self> {
-        if bytes <= PAIR_INLINE_BYTES_MAX as u64 {
-            return Some(Self::Short(0, [0; PAIR_INLINE_BYTES_MAX]));
+        if bytes <= SHORT_BYTES_MAX as u64 {
+            return Some(Self::short());
         }
         pool.take(bytes).map(Self::Long)
+    }
+
+    /// Empty memory for a short message.
+    #[inline]
+    pub(crate) fn short() -> Self {
+        Self::Short(0, [0; SHORT_BYTES_MAX])
     }
 
     #[inline]

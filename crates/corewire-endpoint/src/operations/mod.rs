@@ -391,6 +391,13 @@ impl Operations {
         }
     }
 
+    /// Whether no receive asks for this message, but one might.
+    #[inline]
+    pub(crate) fn is_unasked(&mut self, space: Space, source: u64, tag: u64) -> bool {
+        matches!(space, Space::Tagged | Space::Untagged)
+            && self.find_posted(space, source, tag).is_none()
+    }
+
     /// A receive that [`memory_for`](Self::memory_for) has found has its message, and its caller tells that. Returns its
     /// context, and its memory unless that is pinned.
     #[inline(always)]

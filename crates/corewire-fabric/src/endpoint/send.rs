@@ -11,9 +11,9 @@ use corewire_ofi::flags::{
 
 use super::Ep;
 use super::ends::{Kind, sent};
+use super::interrupted;
 use crate::errors::{AGAIN, BAD_FLAGS, BAD_STATE, Errno, Outcome, TOO_LONG, of_message};
 use crate::limits::{INJECT_BYTES_MAX, IOV_MAX, MESSAGE_BYTES_MAX};
-use crate::member::Member;
 use crate::memory::{Buffer, Buffers};
 use crate::object::Link;
 
@@ -116,11 +116,14 @@ impl Ep {
     #[inline(never)]
     fn refuse(&mut self, error: &MessageError) -> Errno {
         let error = of_message(error);
-        if error == AGAIN {
-            // The program may try again without another call in between.
-            if let Err(error) = self.progress() {
-                return error;
-            }
+        if error == AGAIN
+            && let Some(endpoint) = &mut self.endpoint
+            // The program may try again without another call in between, and asks for nothing meanwhile: all that has
+            // arrived is taken in, and its peer goes on.
+            && let Err(error) = endpoint.progress()
+            && let Err(error) = interrupted(&error)
+        {
+            return error;
         }
         error
     }
