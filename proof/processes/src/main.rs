@@ -35,6 +35,7 @@
 //! | `burst` | sends numbered messages of any length, at most `count` bytes of them, or loans; says what was refused |
 //! | `hold` | receives messages and keeps some, in place, as long as the endpoint `parent` is there |
 //! | `collide` | sends a message of `count` bytes before it receives one |
+//! | `mesh` | links with `count` others, under a limit of descriptors, says how many it has open |
 //! | `exchange` | takes part in a case of a property test, which it reads from its standard input |
 //! | `listen` | sends back a packet of each of `count` clients of its listener, and keeps the listener |
 //! | `connect` | connects when the listener exists, exchanges a packet, says how that ended |
@@ -70,6 +71,7 @@ mod in_place;
 mod intruder;
 mod large;
 mod listening;
+mod mesh;
 mod refuse;
 mod stream;
 mod supervised;
@@ -235,6 +237,7 @@ fn run() -> Outcome {
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "mesh" => mesh::run(&domain, &options),
         "echo" => large::echo(&domain, &options),
         "listen" => listening::listen(&domain, &options),
         "connect" => listening::connect(&domain, &options),

@@ -14,6 +14,7 @@ mod exchanges;
 mod held;
 mod large;
 mod listeners;
+mod mesh;
 mod refusals;
 mod relays;
 mod stopped;

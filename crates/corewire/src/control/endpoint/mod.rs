@@ -273,8 +273,15 @@ impl EndpointControl {
             }
             match received {
                 Ok((Frame::Leave, _)) => return Some(End::Closed),
-                Ok((Frame::Done, _)) => self.acknowledge(state, row, socket),
-                Ok((Frame::Linked, _)) => self.is_known(state, row),
+                Ok((Frame::Done, _)) => {
+                    self.acknowledge(state, row, socket);
+                    self.close_spares(state, row);
+                }
+                Ok((Frame::Linked, _)) => {
+                    self.is_known(state, row);
+                    state.rows.is_known(row, token);
+                    self.close_spares(state, row);
+                }
                 Err(ReceiveError::Nothing) => return None,
                 // A failed call says nothing about the peer: a frame that it sent is still there.
                 Err(ReceiveError::Os(_))
@@ -282,10 +289,20 @@ impl EndpointControl {
                 {
                     return None;
                 }
-                _ => return self.hung_up(state, row, token),
+                Err(ReceiveError::Closed) => return self.hung_up(state, row, token, true),
+                _ => return self.hung_up(state, row, token, false),
             }
         }
         None
+    }
+
+    /// Closes the sockets of a row's link that neither end needs: of both that ask at once, each has made one.
+    fn close_spares(&self, state: &mut State, row: u32) {
+        for (token, socket) in state.rows.take_spares(row, self.header.incarnation) {
+            self.unwatch(state, token, &socket);
+            // If another descriptor of this end is open, the peer would not see that it is closed.
+            socket.hang_up();
+        }
     }
 
     /// The peer is linked, too: it will find what is sent to it now.
@@ -304,8 +321,8 @@ impl EndpointControl {
     }
 
     /// A socket of a link has ended. Returns [`End::HungUp`] if it was the last one and its peer's process lives.
-    fn hung_up(&self, state: &mut State, row: u32, token: Token) -> Option<End> {
-        let (socket, is_last) = match state.rows.hang_up(row, token)? {
+    fn hung_up(&self, state: &mut State, row: u32, token: Token, is_closed: bool) -> Option<End> {
+        let (socket, is_last) = match state.rows.hang_up(row, token, is_closed)? {
             HungUp::Request(socket, _) => {
                 socket.hang_up();
                 (socket, false)
@@ -459,7 +476,7 @@ impl EndpointControl {
             Err(ReceiveError::Nothing) => {}
             // It has given up. A failed call may cost it this link: it asks again.
             _ => {
-                let _ = self.hung_up(&mut state, row, token);
+                let _ = self.hung_up(&mut state, row, token, false);
             }
         }
     }

@@ -9,7 +9,9 @@
 //! | 4 | | links ([`Rows::confirm`], [`Rows::link`]), sends `Linked`, which the caller waits for |
 //!
 //! A requester that gives up before step 3 is never linked: its socket closes without `Done`, and nobody hears of it.
-//! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets.
+//! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets. Once
+//! the one of the lower incarnation has read `Linked`, it closes all but that socket ([`Rows::take_spares`]): both ends have
+//! that one in their link, and the other endpoint never closes it.
 //!
 //! Each reservation has a number that its endpoint never uses again, and `Pair` and `Paired` carry it. An endpoint has
 //! one reservation at a time for a peer's incarnation. So of two numbers that a peer has sent, the lower one belongs to
@@ -76,8 +78,9 @@ enum Phase<T, S, I, L> {
     /// `asking` threads of this process wait for the peer's answer. The peer's own requests, which all came from its
     /// reservation `theirs`, wait for its confirmation.
     Reserved { asking: u32, theirs: u64, requests: Vec<(T, S, I)> },
-    /// `ended` are sockets that have ended: they stay open here as long as the others.
-    Linked { theirs: u64, sockets: Vec<(T, S)>, ended: Vec<S>, link: L },
+    /// `ended` are sockets that have ended here only: they stay open as long as the others. `known` is one of the sockets,
+    /// which the peer has said to have in its link, too.
+    Linked { theirs: u64, sockets: Vec<(T, S)>, ended: Vec<S>, known: Option<T>, link: L },
     /// Its peer has gone, which the data thread has not handled yet.
     Gone { sockets: Vec<S> },
 }
@@ -319,7 +322,8 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
             let requests = mem::take(requests).into_iter();
             let requested = requests.map(|(token, socket, _)| (token, socket));
             let sockets = std::iter::once(socket).chain(requested).collect();
-            row.phase = Phase::Linked { theirs, sockets, ended: Vec::new(), link };
+            let (ended, known) = (Vec::new(), None);
+            row.phase = Phase::Linked { theirs, sockets, ended, known, link };
         }
     }
 
@@ -331,8 +335,33 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         }
     }
 
-    /// The socket `token` of this row has ended.
-    pub(super) fn hang_up(&mut self, row: u32, token: T) -> Option<HungUp<S, I>> {
+    /// The peer has said on socket `token`, with which this endpoint has asked, that this one is in its link, too.
+    pub(super) fn is_known(&mut self, row: u32, token: T) {
+        if let Some(Phase::Linked { sockets, known, .. }) =
+            self.rows.get_mut(&row).map(|row| &mut row.phase)
+            && sockets.iter().any(|(other, _)| *other == token)
+        {
+            *known = Some(token);
+        }
+    }
+
+    /// The sockets of a row's link that the endpoint of incarnation `own` is to close: it has another one that its peer has,
+    /// too, and it is the one of both endpoints that closes them.
+    pub(super) fn take_spares(&mut self, row: u32, own: u128) -> Vec<(T, S)> {
+        let row = self.rows.get_mut(&row).filter(|row| own < row.incarnation);
+        match row.map(|row| &mut row.phase) {
+            Some(Phase::Linked { sockets, known: Some(known), .. }) => {
+                let (kept, spares) =
+                    mem::take(sockets).into_iter().partition(|(token, _)| token == known);
+                *sockets = kept;
+                spares
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The socket `token` of this row has ended; if `is_closed`, because its other end is closed.
+    pub(super) fn hang_up(&mut self, row: u32, token: T, is_closed: bool) -> Option<HungUp<S, I>> {
         match &mut self.rows.get_mut(&row)?.phase {
             Phase::Reserved { requests, .. } => {
                 let at = requests.iter().position(|(other, ..)| *other == token)?;
@@ -340,10 +369,15 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
                 self.release_unused(row);
                 Some(HungUp::Request(socket, introduction))
             }
-            Phase::Linked { sockets, ended, .. } => {
+            Phase::Linked { sockets, ended, known, .. } => {
                 let at = sockets.iter().position(|(other, _)| *other == token)?;
                 let (_, socket) = sockets.remove(at);
-                ended.push(socket.clone());
+                if !is_closed || sockets.is_empty() {
+                    ended.push(socket.clone());
+                }
+                if known.is_some_and(|known| known == token) {
+                    *known = None;
+                }
                 let is_last = sockets.is_empty();
                 Some(if is_last { HungUp::Last(socket) } else { HungUp::Socket(socket) })
             }

@@ -13,6 +13,7 @@ enum Packet {
     Paired { row: u32, number: u64 },
     Refused,
     Done,
+    Linked,
     Leave,
 }
 
@@ -175,6 +176,13 @@ impl World {
         }
     }
 
+    fn close_spares(&mut self, at: usize, row: u32) {
+        for (wire, _) in self.ends[at].rows.take_spares(row, INCARNATIONS[at]) {
+            self.wires[wire].is_watched[at] = false;
+            self.close_wire(at, wire);
+        }
+    }
+
     fn end_outlived(&mut self, at: usize, theirs: u64) {
         if let Some(row) = self.ends[at].rows.outlived(INCARNATIONS[1 - at], theirs) {
             self.end_link(at, row);
@@ -334,14 +342,22 @@ impl World {
                 {
                     self.link(at, own, theirs, wire, row_there);
                 }
+                self.send(at, wire, Packet::Linked);
+                self.close_spares(at, row);
+            }
+            Some(Packet::Linked) if is_linked => {
+                self.ends[at].rows.is_known(row, wire);
+                self.close_spares(at, row);
             }
             Some(Packet::Leave) if is_linked => self.end_link(at, row),
             _ => {
                 // From here on it is not watched.
                 self.wires[wire].is_watched[at] = false;
-                match self.ends[at].rows.hang_up(row, wire) {
+                let is_closed = packet.is_none();
+                match self.ends[at].rows.hang_up(row, wire, is_closed) {
                     Some(HungUp::Last(_)) => self.end_link(at, row),
-                    Some(HungUp::Socket(_)) => {}
+                    Some(HungUp::Socket(_)) if !is_closed => {}
+                    Some(HungUp::Socket(_)) => self.close_wire(at, wire),
                     Some(HungUp::Request(..)) | None => self.close_wire(at, wire),
                 }
             }
@@ -353,7 +369,12 @@ impl World {
         for (at, end) in self.ends.iter().enumerate().filter(|(_, end)| !end.is_closed) {
             for (row, &(row_there, theirs)) in end.rows.all_linked() {
                 let other = &self.ends[1 - at];
-                let (_, back) = other.rows.linked(row_there).expect("linked on one side only");
+                let (there, back) = other.rows.linked(row_there).expect("linked on one side only");
+                let (sockets, _) = end.rows.linked(row).unwrap();
+                assert!(there.iter().any(|wire| sockets.contains(wire)), "no socket in common");
+                let have_both_asked = (0..2)
+                    .all(|by| sockets.iter().any(|&(wire, _)| self.wires[wire].requester == by));
+                assert!(!have_both_asked, "a socket that neither end needs");
                 assert_eq!((back.0, other.rows.rows[&row_there].number), (row, theirs));
                 assert_eq!(end.peers.get(&row), Some(&true), "the data thread knows the peer");
             }
