@@ -19,7 +19,7 @@ pub(crate) fn run(domain: &Domain, options: &Options) -> Outcome {
     let peers = usize::try_from(options.count)?;
     let mut endpoint = domain.endpoint(&options.channel).peers(peers).create()?;
     let mut lines = std::io::stdin().lock().lines();
-    println!("ready");
+    println!("ready {}", descriptors()?);
     lines.next().transpose()?;
     let others: BTreeSet<u64> = (0..options.count).filter(|other| *other != own).collect();
     let mut sends: Vec<OperationHandle> = Vec::new();
@@ -40,7 +40,11 @@ pub(crate) fn run(domain: &Domain, options: &Options) -> Outcome {
     }
     println!("linked");
     while lines.next().transpose()?.is_some() {
-        println!("descriptors {}", std::fs::read_dir("/proc/self/fd")?.count());
+        println!("descriptors {}", descriptors()?);
     }
     Ok(())
+}
+
+fn descriptors() -> std::io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/fd")?.count())
 }

@@ -211,7 +211,10 @@ impl<T: Transport> Engine<T> {
         let mut has_news = false;
         let Self { peers, incoming, .. } = self;
         for _ in 0..ARRIVALS_AT_A_TIME {
-            let Some(row) = peers.transport.poll() else { break };
+            let Some(row) = peers.transport.poll() else {
+                incoming.note_nothing();
+                break;
+            };
             has_news = true;
             if !incoming.take_arrival(peers, row, caller.as_deref_mut()) {
                 break;
@@ -333,6 +336,12 @@ impl<T: Transport> Engine<T> {
         incoming.fetch_held(peers);
     }
 
+    /// Whether the last call may have left something where it is that has arrived: who wants to sleep looks again before.
+    #[must_use]
+    pub fn has_left_some(&self) -> bool {
+        self.incoming.has_left_some()
+    }
+
     /// Whether a message was kept, an operation has ended or a peer has gone since this was asked last.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.peers.has_news)
@@ -391,7 +400,10 @@ impl<T: Transport> Engine<T> {
                 operations.memory_for((space, source, tag), bytes, &mut index)
             });
             match found {
-                Short::Nothing => return Ok(told),
+                Short::Nothing => {
+                    self.incoming.note_nothing();
+                    return Ok(told);
+                }
                 Short::Other(row) => return self.poll_other(row, told, max, &mut each),
                 Short::Taken { source, tag, immediate, bytes } => {
                     let status = Status::of(source, tag, immediate, bytes);
@@ -429,30 +441,46 @@ impl<T: Transport> Engine<T> {
         let Peers { transport, operations, .. } = peers;
         let (mut index, mut is_unasked) = (NOBODY, false);
         let found = transport.try_take_whole(row, |space, source, tag, bytes| {
-            is_unasked = operations.is_unasked(space, source, tag);
-            if is_unasked {
-                return None;
-            }
-            operations.memory_for((space, source, tag), bytes, &mut index)
+            let message = (space, source, tag);
+            operations.memory_or_unasked(message, bytes, &mut index, &mut is_unasked)
         });
         if let Short::Taken { source, tag, immediate, bytes } = found {
             each(self.end_of_posted(index, Status::of(source, tag, immediate, bytes)));
             return Ok(told + 1);
         }
-        // Who has been told of an end may ask for this message next.
-        if told > 0 || (is_unasked && incoming.leaves_unasked(false)) {
-            return Ok(told);
+        if is_unasked {
+            return self.poll_unasked(row, told, max, each);
         }
-        if is_unasked && incoming.keep_short(peers, row) {
-            return Ok(0);
+        // What comes behind an end that was told waits for the next call, though not for ever.
+        if told > 0 && incoming.waits_for_next_call() {
+            return Ok(told);
         }
         peers.transport.gather();
         incoming.take_arrival(peers, row, None);
         peers.transport.flush();
-        if peers.operations.has_ends() || !peers.is_at_rest() {
-            return self.poll_all(0, max, each);
+        self.poll_all(told, max, each)
+    }
+
+    /// The same, where no receive asks for the message of the peer of `row`.
+    fn poll_unasked(
+        &mut self,
+        row: u32,
+        told: usize,
+        max: usize,
+        each: &mut dyn FnMut(End<'_>),
+    ) -> Result<usize, MessageError> {
+        let Self { peers, incoming, .. } = self;
+        // Who has been told of an end may ask for it next.
+        let tells = told > 0;
+        if (tells && incoming.waits_for_next_call()) || incoming.leaves_unasked(tells) {
+            return Ok(told);
         }
-        Ok(0)
+        if !incoming.keep_short(peers, row) {
+            peers.transport.gather();
+            incoming.take_arrival(peers, row, None);
+            peers.transport.flush();
+        }
+        self.poll_all(told, max, each)
     }
 
     /// The same, with all that is to be done in each call.
@@ -463,23 +491,23 @@ impl<T: Transport> Engine<T> {
         max: usize,
         each: &mut dyn FnMut(End<'_>),
     ) -> Result<usize, MessageError> {
-        // Who has been told of an end may ask next for what has arrived.
-        if told > 0 {
-            return Ok(told);
-        }
-        if max == 0 || !self.peers.operations.has_ends() {
-            self.incoming.set_polled(true);
+        if told < max || max == 0 || !self.incoming.waits_for_next_call() {
+            self.incoming.begin_poll(told);
             let progress = self.progress(None);
-            self.incoming.set_polled(false);
+            self.incoming.end_poll();
             progress?;
         }
-        Ok(if self.peers.operations.has_ends() { self.tell(max, each) } else { 0 })
+        self.incoming.end_poll();
+        let more = if self.peers.operations.has_ends() { self.tell(max - told, each) } else { 0 };
+        Ok(told + more)
     }
 
     /// Tells of operations that have ended before.
     #[inline(never)]
     fn tell(&mut self, max: usize, each: &mut dyn FnMut(End<'_>)) -> usize {
-        self.incoming.note_told();
+        if max > 0 {
+            self.incoming.note_told();
+        }
         for told in 0..max {
             let Some((end, rest)) = self.peers.operations.next_end() else { return told };
             let Stored { context, status, offset, kind, is_released, .. } = end;

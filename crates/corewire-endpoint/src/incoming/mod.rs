@@ -1,8 +1,9 @@
 //! Messages that arrive: where each goes, until a receive has all of it.
 //!
-//! The oldest receive that asks for a message gets it. If there is none, the message is kept. If its peer's share of the
-//! budget is spent, the message stays at the head of its pair; that sender then runs out of room. A request is kept, and
-//! received later, while too many replies to its sender wait for room.
+//! The oldest receive that asks for a message gets it. If there is none, the message is kept; a caller that polls leaves it
+//! where it is at first ([`Incoming::leaves_unasked`]). If its peer's share of the budget is spent, the message stays at the
+//! head of its pair; that sender then runs out of room. A request is kept, and received later, while too many replies to its
+//! sender wait for room.
 //!
 //! | file | holds |
 //! |---|---|
@@ -65,16 +66,25 @@ pub(crate) struct Incoming {
 struct Polled {
     /// It is being called.
     is_now: bool,
-    /// A message was kept in this call.
+    /// It has been told of an end in this call.
+    tells: bool,
+    /// How many more messages that no receive asks for this call keeps, and whether it has kept any.
+    keeps: u32,
     has_kept: bool,
-    /// One was left, and the caller was told of no end since.
-    has_left: bool,
-    /// How often one was left since the last one was kept.
+    /// Calls since it was told of an end that have met such a message.
+    quiet: u32,
+    /// How often one was left since one was kept.
     left: u32,
+    /// How often what has arrived was put off to the next call.
+    put_off: u32,
+    /// More may have arrived than was looked at.
+    is_unfinished: bool,
 }
 
-/// A message is left where it is no more than this many times before one is kept.
+/// What has arrived is left where it is no more than this many times.
 const LEFT_MAX: u32 = 16;
+/// At most two to the power of this are kept in one call.
+const KEPT_SHIFT_MAX: u32 = 6;
 
 /// What arrives from a peer.
 #[derive(Debug, Default)]
@@ -222,29 +232,70 @@ impl Incoming {
         true
     }
 
-    /// The caller polls, until that is set to false.
+    /// The caller polls, and has been told of `told` ends in this call.
     #[inline]
-    pub(crate) fn set_polled(&mut self, is_now: bool) {
-        self.polled.is_now = is_now;
-        self.polled.has_kept = false;
+    pub(crate) fn begin_poll(&mut self, told: usize) {
+        (self.polled.is_now, self.polled.tells) = (true, told > 0);
+    }
+
+    /// It does so no longer.
+    #[inline]
+    pub(crate) fn end_poll(&mut self) {
+        let polled = &mut self.polled;
+        (polled.is_now, polled.has_kept, polled.keeps) = (false, false, 0);
     }
 
     /// The caller is told of an end.
     #[inline(always)]
     pub(crate) fn note_told(&mut self) {
-        self.polled.has_left = false;
+        self.polled.quiet = 0;
+    }
+
+    /// Nothing more has arrived.
+    #[inline(always)]
+    pub(crate) fn note_nothing(&mut self) {
+        self.polled.is_unfinished = false;
+    }
+
+    /// Whether something may have arrived that was left where it is.
+    pub(crate) fn has_left_some(&self) -> bool {
+        self.polled.is_unfinished
+    }
+
+    /// Whether what has arrived waits for the next call, since this one tells of an end: not more than [`LEFT_MAX`] times.
+    #[inline]
+    pub(crate) fn waits_for_next_call(&mut self) -> bool {
+        let polled = &mut self.polled;
+        polled.is_unfinished = true;
+        let waits = polled.put_off < LEFT_MAX;
+        polled.put_off = if waits { polled.put_off + 1 } else { 0 };
+        if !waits {
+            // Whatever it is.
+            polled.left = LEFT_MAX;
+        }
+        waits
     }
 
     /// Whether a message that no receive asks for stays where it is for now. Who polls is told of ends, and asks for more
-    /// then: a message that is asked for next need not be kept before. It is kept by the next call that tells of nothing, or
-    /// after a few that do: what lies behind it may be asked for.
+    /// then: a message that is asked for next need not be kept before. The next call that tells of nothing keeps it, and the
+    /// ones after that twice as many each. If each call tells of something, one is kept after [`LEFT_MAX`] of them: what lies
+    /// behind it may be asked for.
     #[inline]
-    pub(crate) fn leaves_unasked(&mut self, has_ends: bool) -> bool {
+    pub(crate) fn leaves_unasked(&mut self, tells: bool) -> bool {
         let polled = &mut self.polled;
-        let is_next = polled.has_left && !has_ends;
-        let leaves = polled.has_kept || (!is_next && polled.left < LEFT_MAX);
-        polled.has_left = leaves;
-        polled.left = if leaves { polled.left + 1 } else { 0 };
+        polled.is_unfinished = true;
+        if polled.keeps == 0 && !polled.has_kept {
+            if polled.quiet > 0 && !tells {
+                polled.keeps = 1 << (polled.quiet - 1).min(KEPT_SHIFT_MAX);
+            } else if polled.left == LEFT_MAX {
+                polled.keeps = 1;
+            }
+            polled.has_kept = polled.keeps > 0;
+            polled.left = if polled.has_kept { 0 } else { polled.left + 1 };
+            polled.quiet += u32::from(!tells);
+        }
+        let leaves = polled.keeps == 0;
+        polled.keeps -= u32::from(!leaves);
         leaves
     }
 
@@ -318,29 +369,28 @@ impl Incoming {
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
         }
-        if self.polled.is_now {
-            if self.leaves_unasked(peers.operations.has_ends()) {
-                return false;
-            }
-            self.polled.has_kept = true;
+        let tells = self.polled.tells || peers.operations.has_ends();
+        if self.polled.is_now && self.leaves_unasked(tells) {
+            return false;
         }
         peers.transport.count(EndpointCounter::Unexpected);
         peers.has_news = true;
         self.keep(peers, row, arrival, false).1
     }
 
-    /// Keeps a short message of the peer of `row` that no receive asks for, if it comes next and the transport lets it be
-    /// taken whole. False if it must go another way; nothing was done then.
+    /// Keeps the next message, if it is a short one of the peer of `row`, no receive asks for it, and the transport lets it be
+    /// taken whole. False if not; nothing was done then.
     #[inline(always)]
     pub(crate) fn keep_short<T: Transport>(&mut self, peers: &mut Peers<T>, row: u32) -> bool {
         if !self.matching.budget.has_room(row, SHORT_BYTES_MAX as u64) {
             return false;
         }
         let (mut kept, mut found_in) = (KeptBytes::short(), Space::Tagged);
-        let found = peers.transport.try_take_matched(|space, source, _, bytes| {
+        let Peers { transport, operations, .. } = peers;
+        let found = transport.try_take_matched(|space, source, tag, bytes| {
             found_in = space;
             let is_it = Peer::of_bits(source).row() == row && bytes <= SHORT_BYTES_MAX;
-            (is_it && matches!(space, Space::Tagged | Space::Untagged)).then_some(&mut kept)
+            (is_it && operations.is_unasked(space, source, tag)).then_some(&mut kept)
         });
         let Short::Taken { source, tag, immediate, .. } = found else { return false };
         let envelope = Envelope { space: found_in, tag, immediate, wants: Wants::Nothing };

@@ -379,6 +379,27 @@ impl Operations {
         found: &mut u32,
     ) -> Option<&mut Memory> {
         let index = self.find_posted(space, source, tag)?;
+        self.memory_of(index, bytes, found)
+    }
+
+    /// The same. Also says in `is_unasked` whether no receive asks for this message, but one might.
+    #[inline(always)]
+    pub(crate) fn memory_or_unasked(
+        &mut self,
+        (space, source, tag): (Space, u64, u64),
+        bytes: usize,
+        found: &mut u32,
+        is_unasked: &mut bool,
+    ) -> Option<&mut Memory> {
+        let Some(index) = self.find_posted(space, source, tag) else {
+            *is_unasked = matches!(space, Space::Tagged | Space::Untagged);
+            return None;
+        };
+        self.memory_of(index, bytes, found)
+    }
+
+    #[inline(always)]
+    fn memory_of(&mut self, index: u32, bytes: usize, found: &mut u32) -> Option<&mut Memory> {
         let slot = &mut self.slots[index as usize];
         match &mut slot.operation {
             Operation::Receive { memory, .. }

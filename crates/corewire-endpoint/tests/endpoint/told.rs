@@ -107,6 +107,29 @@ fn who_polls_asks_for_a_message_before_it_is_kept() {
 
 // Keeps P228.
 #[test]
+fn messages_arrive_beside_ends_that_never_end() {
+    for max in [1, 8] {
+        let network = Network::new(0, 64, 64);
+        let mut ends = ends(&network, 3, 1 << 20);
+        let (to, other) = (peer(&ends[0], 2), peer(&ends[2], 1));
+        let options = |context| with(context, Report::Queue, Until::Copied);
+        ends[2].start_receive(Selector::tag(9), vec![0; 3].into(), options(1)).unwrap();
+        for tag in [8, 8, 9] {
+            assert!(ends[0].try_inject(to, &tag.into(), &[5; 3]));
+        }
+        let mut told = Vec::new();
+        for _ in 0..200 {
+            ends[2].start_send(other, 7.into(), vec![0; 8].into(), options(2)).unwrap();
+            ends[1].progress(None).unwrap();
+            ends[1].discard(&Selector::tag(7));
+            told.extend(poll(&mut ends[2], max));
+        }
+        assert!(told.contains(&(1, OperationKind::Receive, 0, Ok(3), true, 0)), "{max} at a time");
+    }
+}
+
+// Keeps P228.
+#[test]
 fn many_messages_go_into_one_memory() {
     let network = Network::new(0, 64, 64);
     let mut ends = ends(&network, 2, 1 << 20);

@@ -2,20 +2,24 @@
 //!
 //! | ranks | a read that finds nothing |
 //! |---|---|
-//! | at most as many as processors | returns; each 1,000th such read yields |
+//! | at most as many as processors | returns; each 1,000th such read yields, and the next one, too, if something else ran meanwhile |
 //! | more | yields, unless the MPI does that itself |
 //!
 //! MPICH 5 looks once and yields, which costs more than to look again: the first read after one that found something looks
 //! 300 times there, while a receive is posted and there are enough processors.
 
+use std::time::{Duration, Instant};
+
 use crate::host::{self, Mpi};
 
-/// Empty reads until the ranks are counted.
+/// Empty reads from one pause to the next.
 const READS: u32 = 1000;
 /// Looks of one read.
 const LOOKS: u32 = 300;
 /// The ranks are counted again after so many pauses of 1,000 reads.
 const PAUSES: u32 = 16;
+/// If a yield takes longer, something else ran.
+const YIELD: Duration = Duration::from_micros(5);
 
 /// How often reads have found nothing, and what follows from that.
 pub(super) struct Idle {
@@ -56,10 +60,14 @@ impl Idle {
         self.empty >= self.due
     }
 
-    /// Yields, and counts the ranks from time to time.
+    /// Yields, by a call that says how long that took, and counts the ranks from time to time.
     #[cold]
-    pub(super) fn pause(&mut self, ranks: impl FnOnce() -> usize) {
-        self.uncounted += if self.is_crowded { 1 } else { READS / PAUSES };
+    pub(super) fn pause(
+        &mut self,
+        ranks: impl FnOnce() -> usize,
+        yields: impl FnOnce() -> Duration,
+    ) {
+        self.uncounted += if self.is_crowded { 1 } else { READS.div_ceil(PAUSES) };
         if self.uncounted >= READS {
             self.uncounted = 0;
             self.is_crowded = ranks() > host::processors();
@@ -67,13 +75,18 @@ impl Idle {
             self.looks = if is_looking { LOOKS } else { 1 };
         }
         let yields_itself = self.is_crowded && self.mpi.yields_itself();
-        self.due = if self.is_crowded && !yields_itself { 1 } else { READS };
+        let has_others = !yields_itself && yields() > YIELD;
+        self.due = if !yields_itself && (self.is_crowded || has_others) { 1 } else { READS + 1 };
         // Not 0: this is not the first one.
         self.empty = 1;
-        if !yields_itself {
-            std::thread::yield_now();
-        }
     }
+}
+
+/// Yields, and says how long that took.
+pub(super) fn yields() -> Duration {
+    let began = Instant::now();
+    std::thread::yield_now();
+    began.elapsed()
 }
 
 #[cfg(test)]
@@ -85,7 +98,7 @@ mod tests {
         for _ in 0..reads {
             if idle.found_nothing() {
                 count += 1;
-                idle.pause(|| ranks);
+                idle.pause(|| ranks, || Duration::ZERO);
             }
         }
         count
@@ -108,13 +121,25 @@ mod tests {
         for _ in 0..100 * READS {
             if idle.found_nothing() {
                 paused += 1;
-                idle.pause(|| {
+                let count = || {
                     counted += 1;
                     1
-                });
+                };
+                idle.pause(count, || Duration::ZERO);
             }
         }
         assert!(paused <= 101 && counted <= 10, "{paused} pauses, {counted} counts");
+    }
+
+    #[test]
+    fn reads_go_on_yielding_as_long_as_something_else_runs() {
+        let mut idle = Idle::new(Mpi::Mpich(4));
+        pauses(&mut idle, READS - 1, 1);
+        for took in [2 * YIELD, 2 * YIELD, Duration::ZERO] {
+            assert!(idle.found_nothing());
+            idle.pause(|| 1, || took);
+        }
+        assert_eq!(pauses(&mut idle, READS - 1, 1), 0);
     }
 
     #[test]

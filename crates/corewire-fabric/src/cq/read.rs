@@ -192,7 +192,7 @@ impl Cq {
         }
         if self.idle.found_nothing() {
             let Self { idle, endpoints, .. } = self;
-            idle.pause(|| ranks(endpoints));
+            idle.pause(|| ranks(endpoints), super::idle::yields);
         }
         AGAIN
     }

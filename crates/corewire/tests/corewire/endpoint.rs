@@ -589,6 +589,29 @@ fn an_event_loop_waits_for_the_readiness_descriptor() {
 
 // Keeps P79.
 #[test]
+fn an_event_loop_that_polls_does_not_sleep_before_what_has_arrived() {
+    let scratch = Scratch::new("endpoint-an_event_loop_that_polls_does_not");
+    let domain = scratch.domain();
+    let mut sink = domain.endpoint("sink").create().unwrap();
+    let options = Options { report: Report::Queue, ..Options::default() };
+    // The first messages of peers that are not watched yet. Nobody asks for those before the last.
+    for (at, (mut source, to)) in a_hundred(domain).into_iter().enumerate() {
+        let unasked = 1 + at % 3;
+        sink.ireceive_with(Selector::tag(9), vec![0; 8], options).unwrap();
+        (0..unasked).for_each(|_| source.send(to, 1, b"unasked").unwrap());
+        source.send(to, 9, b"asked").unwrap();
+        while sink.poll(8, |_| {}).unwrap() == 0 {
+            assert!(!sink.arm().unwrap(), "{unasked} messages of peer {at} before");
+        }
+        assert_eq!(sink.discard(Selector::tag(1)).unwrap(), unasked);
+        while !sink.arm().unwrap() {
+            sink.poll(8, |_| {}).unwrap();
+        }
+    }
+}
+
+// Keeps P79.
+#[test]
 fn an_event_loop_that_waits_for_room_is_told() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let scratch = Scratch::new("endpoint-an_event_loop_that_waits_for_room");

@@ -85,11 +85,21 @@ impl Owner {
                     connections.push(raw);
                 }
             });
+            let over = Over(&is_over);
             let result = job();
-            is_over.ring();
+            drop(over);
             drop(answering.join().unwrap());
             result
         })
+    }
+}
+
+/// Rings at its end, also by a panic.
+struct Over<'a>(&'a Bell);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.ring();
     }
 }
 

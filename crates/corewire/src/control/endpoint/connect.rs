@@ -288,7 +288,7 @@ impl EndpointControl {
         match self.meet(&mut state, own, &socket, request) {
             Ok(met) => {
                 self.link(state, own, theirs, (token, &socket), met);
-                self.acknowledge(&mut lock(&self.state), own.row, &socket);
+                self.acknowledge(&mut lock(&self.state), own.row, token, &socket);
             }
             Err(_) => {
                 // The hang-up tells the peer.

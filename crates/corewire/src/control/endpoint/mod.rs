@@ -273,15 +273,8 @@ impl EndpointControl {
             }
             match received {
                 Ok((Frame::Leave, _)) => return Some(End::Closed),
-                Ok((Frame::Done, _)) => {
-                    self.acknowledge(state, row, socket);
-                    self.close_spares(state, row);
-                }
-                Ok((Frame::Linked, _)) => {
-                    self.is_known(state, row);
-                    state.rows.is_known(row, token);
-                    self.close_spares(state, row);
-                }
+                Ok((Frame::Done, _)) => self.acknowledge(state, row, token, socket),
+                Ok((Frame::Linked, _)) => self.is_known(state, row, token),
                 Err(ReceiveError::Nothing) => return None,
                 // A failed call says nothing about the peer: a frame that it sent is still there.
                 Err(ReceiveError::Os(_))
@@ -305,19 +298,21 @@ impl EndpointControl {
         }
     }
 
-    /// The peer is linked, too: it will find what is sent to it now.
-    fn is_known(&self, state: &mut State, row: u32) {
+    /// The peer is linked, too, and says so on socket `token`: it will find what is sent to it now.
+    fn is_known(&self, state: &mut State, row: u32, token: Token) {
         if let Some(linked) = state.rows.linked_mut(row) {
             linked.knows = true;
             self.answered.notify_all();
         }
+        state.rows.note_common(row, token);
+        self.close_spares(state, row);
     }
 
     /// Tells a requester that has linked that this endpoint has done so, too.
-    fn acknowledge(&self, state: &mut State, row: u32, socket: &Socket) {
-        self.is_known(state, row);
+    fn acknowledge(&self, state: &mut State, row: u32, token: Token, socket: &Socket) {
         // If it does not get through, the requester waits in vain, and goes on.
         let _ = socket.send(&Frame::Linked, &[]);
+        self.is_known(state, row, token);
     }
 
     /// A socket of a link has ended. Returns [`End::HungUp`] if it was the last one and its peer's process lives.

@@ -9,9 +9,9 @@
 //! | 4 | | links ([`Rows::confirm`], [`Rows::link`]), sends `Linked`, which the caller waits for |
 //!
 //! A requester that gives up before step 3 is never linked: its socket closes without `Done`, and nobody hears of it.
-//! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets. Once
-//! the one of the lower incarnation has read `Linked`, it closes all but that socket ([`Rows::take_spares`]): both ends have
-//! that one in their link, and the other endpoint never closes it.
+//! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets. Who
+//! sends `Done` or `Linked` has that socket in its link, so whoever reads it knows one that both have; the endpoint of the
+//! lower incarnation then closes all others ([`Rows::take_spares`]), and the other endpoint closes none.
 //!
 //! Each reservation has a number that its endpoint never uses again, and `Pair` and `Paired` carry it. An endpoint has
 //! one reservation at a time for a peer's incarnation. So of two numbers that a peer has sent, the lower one belongs to
@@ -78,9 +78,9 @@ enum Phase<T, S, I, L> {
     /// `asking` threads of this process wait for the peer's answer. The peer's own requests, which all came from its
     /// reservation `theirs`, wait for its confirmation.
     Reserved { asking: u32, theirs: u64, requests: Vec<(T, S, I)> },
-    /// `ended` are sockets that have ended here only: they stay open as long as the others. `known` is one of the sockets,
-    /// which the peer has said to have in its link, too.
-    Linked { theirs: u64, sockets: Vec<(T, S)>, ended: Vec<S>, known: Option<T>, link: L },
+    /// `ended` are sockets that have ended here only: they stay open as long as the others. `common` is one of the sockets,
+    /// which the peer has in its link, too.
+    Linked { theirs: u64, sockets: Vec<(T, S)>, ended: Vec<S>, common: Option<T>, link: L },
     /// Its peer has gone, which the data thread has not handled yet.
     Gone { sockets: Vec<S> },
 }
@@ -322,8 +322,8 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
             let requests = mem::take(requests).into_iter();
             let requested = requests.map(|(token, socket, _)| (token, socket));
             let sockets = std::iter::once(socket).chain(requested).collect();
-            let (ended, known) = (Vec::new(), None);
-            row.phase = Phase::Linked { theirs, sockets, ended, known, link };
+            let (ended, common) = (Vec::new(), None);
+            row.phase = Phase::Linked { theirs, sockets, ended, common, link };
         }
     }
 
@@ -335,13 +335,13 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         }
     }
 
-    /// The peer has said on socket `token`, with which this endpoint has asked, that this one is in its link, too.
-    pub(super) fn is_known(&mut self, row: u32, token: T) {
-        if let Some(Phase::Linked { sockets, known, .. }) =
+    /// The peer has sent `Done` or `Linked` on socket `token`: that one is in its link, too.
+    pub(super) fn note_common(&mut self, row: u32, token: T) {
+        if let Some(Phase::Linked { sockets, common, .. }) =
             self.rows.get_mut(&row).map(|row| &mut row.phase)
             && sockets.iter().any(|(other, _)| *other == token)
         {
-            *known = Some(token);
+            *common = Some(token);
         }
     }
 
@@ -350,9 +350,9 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
     pub(super) fn take_spares(&mut self, row: u32, own: u128) -> Vec<(T, S)> {
         let row = self.rows.get_mut(&row).filter(|row| own < row.incarnation);
         match row.map(|row| &mut row.phase) {
-            Some(Phase::Linked { sockets, known: Some(known), .. }) => {
+            Some(Phase::Linked { sockets, common: Some(common), .. }) => {
                 let (kept, spares) =
-                    mem::take(sockets).into_iter().partition(|(token, _)| token == known);
+                    mem::take(sockets).into_iter().partition(|(token, _)| token == common);
                 *sockets = kept;
                 spares
             }
@@ -369,14 +369,14 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
                 self.release_unused(row);
                 Some(HungUp::Request(socket, introduction))
             }
-            Phase::Linked { sockets, ended, known, .. } => {
+            Phase::Linked { sockets, ended, common, .. } => {
                 let at = sockets.iter().position(|(other, _)| *other == token)?;
                 let (_, socket) = sockets.remove(at);
                 if !is_closed || sockets.is_empty() {
                     ended.push(socket.clone());
                 }
-                if known.is_some_and(|known| known == token) {
-                    *known = None;
+                if *common == Some(token) {
+                    *common = None;
                 }
                 let is_last = sockets.is_empty();
                 Some(if is_last { HungUp::Last(socket) } else { HungUp::Socket(socket) })

@@ -361,6 +361,10 @@ impl Endpoint {
         if self.engine.is_copying() {
             return Ok(false);
         }
+        // What a poll has left rings no bell any more. An error is the next call's.
+        if self.engine.has_left_some() && self.engine.progress(None).unwrap_or(true) {
+            return Ok(false);
+        }
         self.control.bell().silence();
         let wanted = self.engine.wanted_room();
         Ok(self.engine.transport_mut().arm(&wanted))

@@ -169,8 +169,8 @@ impl Endpoint {
     /// untold is told by the next call, in order; so it is if `each` panics. With 0 it only makes progress.
     ///
     /// It is the shortest way from a message to the receive that waits for it: nothing is moved or allocated. A message that
-    /// no receive asks for stays in its sender's ring at first, since who is told of an end may ask for it next; the next
-    /// call that tells of nothing keeps one, and after 16 calls any does.
+    /// no receive asks for stays in its sender's ring at first, since who is told of an end may ask for it next. The next call
+    /// that tells of nothing keeps it; if each call tells of something, the 17th keeps one.
     ///
     /// ```
     /// use corewire::{Domain, Options, Report, Selector};

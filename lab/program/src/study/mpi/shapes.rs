@@ -33,6 +33,8 @@ pub(crate) enum Measure {
     Touched,
     /// A message among many that follow each other.
     Stream,
+    /// The same each way, where all are sent before the first is received.
+    Unexpected,
     Allreduce,
     AllToAll,
     /// With the flush that completes it.
@@ -60,7 +62,7 @@ const FEW: [u64; 9] = [8, 64, 512, 4096, 32 << 10, 64 << 10, 256 << 10, 1 << 20,
 const FEW_QUICK: [u64; 5] = [8, 512, 4096, 64 << 10, 1 << 20];
 /// From here on messages are also measured written and read.
 const TOUCHED: u64 = 4096;
-/// Collective and one-sided operations are measured up to here.
+/// Other operations are measured up to here.
 const GROUP_MAX: u64 = 1 << 20;
 /// A value of a sum.
 const VALUE: u64 = 8;
@@ -72,6 +74,7 @@ impl Measure {
             Self::Latency => "latency",
             Self::Touched => "touched",
             Self::Stream => "stream",
+            Self::Unexpected => "unexpected",
             Self::Allreduce => "allreduce",
             Self::AllToAll => "all_to_all",
             Self::Put => "put",
@@ -86,6 +89,7 @@ impl Measure {
             Self::Latency => "one way",
             Self::Touched => "one way, written and read",
             Self::Stream => "of a stream",
+            Self::Unexpected => "sent before its receive",
             Self::Allreduce => "allreduce",
             Self::AllToAll => "all-to-all",
             Self::Put => "put",
@@ -96,13 +100,13 @@ impl Measure {
 }
 
 impl Shape {
-    /// What the programs call once, in operations: `stream` counts windows, and a ping-pong goes two ways.
+    /// What the programs call once, in operations: `stream` and `unexpected` count windows, and a ping-pong goes two ways.
     pub(super) const fn operations(self) -> u32 {
         match self.measure {
             Measure::Latency | Measure::Touched => 2,
-            Measure::Stream if self.bytes <= 16 << 10 => 64,
-            Measure::Stream if self.bytes <= 256 << 10 => 16,
-            Measure::Stream => 4,
+            Measure::Stream | Measure::Unexpected if self.bytes <= 16 << 10 => 64,
+            Measure::Stream | Measure::Unexpected if self.bytes <= 256 << 10 => 16,
+            Measure::Stream | Measure::Unexpected => 4,
             _ => 1,
         }
     }
@@ -132,6 +136,7 @@ pub(super) fn of(experiment: Experiment, effort: Effort, asked: &[u64]) -> Vec<S
             all(Measure::Latency, sizes(0, LONGEST)),
             all(Measure::Touched, sizes(TOUCHED, LONGEST)),
             all(Measure::Stream, few(1, LONGEST)),
+            all(Measure::Unexpected, few(1, GROUP_MAX)),
         ]
         .concat(),
         Experiment::Collective => [
@@ -171,7 +176,8 @@ mod tests {
     #[test]
     fn without_wishes_a_longer_study_has_every_power_of_two() {
         let count = |effort| of(Experiment::TwoSided, effort, &[]).len();
-        assert_eq!((count(Effort::Quick), count(Effort::Default)), (8 + 4 + 5, 24 + 11 + 9));
-        assert_eq!(count(Effort::Full), 24 + 11 + 23);
+        let counts = (count(Effort::Quick), count(Effort::Default));
+        assert_eq!(counts, (8 + 4 + 5 + 5, 24 + 11 + 9 + 8));
+        assert_eq!(count(Effort::Full), 24 + 11 + 23 + 21);
     }
 }

@@ -176,7 +176,8 @@ impl World {
         }
     }
 
-    fn close_spares(&mut self, at: usize, row: u32) {
+    fn close_spares(&mut self, at: usize, row: u32, common: usize) {
+        self.ends[at].rows.note_common(row, common);
         for (wire, _) in self.ends[at].rows.take_spares(row, INCARNATIONS[at]) {
             self.wires[wire].is_watched[at] = false;
             self.close_wire(at, wire);
@@ -343,12 +344,9 @@ impl World {
                     self.link(at, own, theirs, wire, row_there);
                 }
                 self.send(at, wire, Packet::Linked);
-                self.close_spares(at, row);
+                self.close_spares(at, row, wire);
             }
-            Some(Packet::Linked) if is_linked => {
-                self.ends[at].rows.is_known(row, wire);
-                self.close_spares(at, row);
-            }
+            Some(Packet::Linked) if is_linked => self.close_spares(at, row, wire),
             Some(Packet::Leave) if is_linked => self.end_link(at, row),
             _ => {
                 // From here on it is not watched.
@@ -372,9 +370,7 @@ impl World {
                 let (there, back) = other.rows.linked(row_there).expect("linked on one side only");
                 let (sockets, _) = end.rows.linked(row).unwrap();
                 assert!(there.iter().any(|wire| sockets.contains(wire)), "no socket in common");
-                let have_both_asked = (0..2)
-                    .all(|by| sockets.iter().any(|&(wire, _)| self.wires[wire].requester == by));
-                assert!(!have_both_asked, "a socket that neither end needs");
+                assert_eq!(sockets.len(), 1, "a socket that neither end needs");
                 assert_eq!((back.0, other.rows.rows[&row_there].number), (row, theirs));
                 assert_eq!(end.peers.get(&row), Some(&true), "the data thread knows the peer");
             }

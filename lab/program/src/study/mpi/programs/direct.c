@@ -96,11 +96,27 @@ static void stream(size_t bytes) {
     }
 }
 
+// A window of messages each way, all of which are sent before the first is received.
+static void cross(size_t bytes) {
+    int window = window_of(bytes);
+    for (int at = 0; at < window; at++) send_one(out, bytes, at, 0);
+    for (int at = 0; at < window; at++) {
+        post(in, bytes, WINDOW_MAX);
+        while (!received) read_queue();
+        received--;
+    }
+    while (sent < window) read_queue();
+    sent -= window;
+}
+
 static void perform(const struct order *order, long count) {
-    int is_stream = !strcmp(order->measure, "stream"), is_touched = !strcmp(order->measure, "touched");
-    if (!is_stream && !is_touched && strcmp(order->measure, "latency")) FAIL("no measure is called %s", order->measure);
+    const char *measure = order->measure;
+    int is_stream = !strcmp(measure, "stream"), is_touched = !strcmp(measure, "touched");
+    int is_crossing = !strcmp(measure, "unexpected");
+    if (!is_stream && !is_touched && !is_crossing && strcmp(measure, "latency")) FAIL("no measure is called %s", measure);
     for (long at = 0; at < count; at++) {
         if (is_stream) stream(order->bytes);
+        else if (is_crossing) cross(order->bytes);
         else ping_pong(order->bytes, is_touched);
     }
 }
@@ -110,7 +126,8 @@ static void check(const struct order *order) {
     number++;
     memset(in, 0, order->bytes);
     write_data(out, order->bytes, number + rank);
-    ping_pong(order->bytes, 0);
+    if (strcmp(order->measure, "unexpected")) ping_pong(order->bytes, 0);
+    else cross(order->bytes);
     check_data(in, order->bytes, number + 1 - rank, order->measure);
 }
 

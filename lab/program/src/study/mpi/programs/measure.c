@@ -45,6 +45,15 @@ static void stream(size_t bytes) {
     else MPI_Send(out, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
 }
 
+// A window of messages each way, all of which are sent before the first is received.
+static void cross(size_t bytes) {
+    static MPI_Request requests[64];
+    int window = window_of(bytes), count = bytes, other = 1 - rank;
+    for (int at = 0; at < window; at++) MPI_Isend(out, count, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &requests[at]);
+    for (int at = 0; at < window; at++) MPI_Recv(in, count, MPI_BYTE, other, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+}
+
 // 8 bytes around all ranks.
 static void ring(void) {
     int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
@@ -100,6 +109,7 @@ static void perform(const struct order *order, long count) {
     for (long at = 0; at < count; at++) {
         if (is_touched || is(order, "latency")) ping_pong(bytes, is_touched);
         else if (is(order, "stream")) stream(bytes);
+        else if (is(order, "unexpected")) cross(bytes);
         else if (is(order, "ring")) ring();
         else if (is(order, "allreduce")) allreduce(bytes);
         else if (is(order, "all_to_all")) all_to_all(bytes);
@@ -147,7 +157,8 @@ static void check(const struct order *order) {
             stream(bytes);
             if (rank == 1) check_data(in, length, number, what);
         } else {
-            ping_pong(bytes, 0);
+            if (is(order, "unexpected")) cross(bytes);
+            else ping_pong(bytes, 0);
             check_data(in, length, number + 1 - rank, what);
         }
     }
