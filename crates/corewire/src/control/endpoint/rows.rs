@@ -10,7 +10,7 @@
 //!
 //! A requester that gives up before step 3 is never linked: its socket closes without `Done`, and nobody hears of it.
 //! If both endpoints ask at once, each finds the row that it has reserved for the other, and the link has two sockets. Who
-//! sends `Done` or `Linked` has that socket in its link, so whoever reads it knows one that both have; the endpoint of the
+//! sends `Done` or `Linked` has that socket in its link, so the one that reads it knows one that both have; the endpoint of the
 //! lower incarnation then closes all others ([`Rows::take_spares`]), and the other endpoint closes none.
 //!
 //! Each reservation has a number that its endpoint never uses again, and `Pair` and `Paired` carry it. An endpoint has
