@@ -75,21 +75,8 @@ impl Unexpected {
         offer: ArrivedOffer,
         bytes: KeptBytes,
     ) -> Self {
-        let (ack_due, offer, carrier) = (None, Some(Box::new(offer)), None);
-        let (is_held, is_claimed, stays, held) = (false, false, false, None);
-        Self {
-            source,
-            envelope,
-            ack_due,
-            total,
-            stays,
-            held,
-            bytes,
-            is_held,
-            offer,
-            carrier,
-            is_claimed,
-        }
+        let offer = Some(Box::new(offer));
+        Self { total, offer, ..Self::arrived(source, envelope, bytes) }
     }
 
     /// What a receive learns of it.

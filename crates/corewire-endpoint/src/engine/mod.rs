@@ -448,34 +448,14 @@ impl<T: Transport> Engine<T> {
             each(self.end_of_posted(index, Status::of(source, tag, immediate, bytes)));
             return Ok(told + 1);
         }
-        if is_unasked {
-            return self.poll_unasked(row, told, max, each);
-        }
-        // What comes behind an end that was told waits for the next call, though not for ever.
-        if told > 0 && incoming.waits_for_next_call() {
-            return Ok(told);
-        }
-        peers.transport.gather();
-        incoming.take_arrival(peers, row, None);
-        peers.transport.flush();
-        self.poll_all(told, max, each)
-    }
-
-    /// The same, where no receive asks for the message of the peer of `row`.
-    fn poll_unasked(
-        &mut self,
-        row: u32,
-        told: usize,
-        max: usize,
-        each: &mut dyn FnMut(End<'_>),
-    ) -> Result<usize, MessageError> {
-        let Self { peers, incoming, .. } = self;
-        // Who has been told of an end may ask for it next.
+        // Who has been told of an end may ask for this message next; what else has arrived waits until then, too.
         let tells = told > 0;
-        if (tells && incoming.waits_for_next_call()) || incoming.leaves_unasked(tells) {
+        if (tells && incoming.waits_for_next_call())
+            || (is_unasked && incoming.leaves_unasked(tells))
+        {
             return Ok(told);
         }
-        if !incoming.keep_short(peers, row) {
+        if !(is_unasked && incoming.keep_short(peers, row)) {
             peers.transport.gather();
             incoming.take_arrival(peers, row, None);
             peers.transport.flush();
@@ -491,13 +471,13 @@ impl<T: Transport> Engine<T> {
         max: usize,
         each: &mut dyn FnMut(End<'_>),
     ) -> Result<usize, MessageError> {
+        let mut progress = Ok(false);
         if told < max || max == 0 || !self.incoming.waits_for_next_call() {
             self.incoming.begin_poll(told);
-            let progress = self.progress(None);
-            self.incoming.end_poll();
-            progress?;
+            progress = self.progress(None);
         }
         self.incoming.end_poll();
+        progress?;
         let more = if self.peers.operations.has_ends() { self.tell(max - told, each) } else { 0 };
         Ok(told + more)
     }

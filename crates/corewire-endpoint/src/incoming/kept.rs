@@ -328,21 +328,7 @@ impl Incoming {
         // Appending never grows it.
         bytes.reserve_exact(missing);
         let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space(), tag) };
-        let (ack_due, offer, carrier) = (None, None, None);
-        let (is_held, is_claimed) = (false, false);
-        let message = Unexpected {
-            source,
-            envelope,
-            ack_due,
-            total,
-            stays: false,
-            held: None,
-            bytes: bytes.into(),
-            is_held,
-            offer,
-            carrier,
-            is_claimed,
-        };
+        let message = Unexpected { total, ..Unexpected::arrived(source, envelope, bytes.into()) };
         // One that was offered is not the newest of its sender.
         let key = match self.rows[row as usize].data {
             Some(data) => self.matching.put_back_at(data.order, message),

@@ -490,19 +490,12 @@ impl Incoming {
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
         let ack_due = self.count_ack_request(row, envelope.wants);
-        let (offer, carrier, is_claimed) = (None, None, false);
         let message = Unexpected {
-            source,
-            envelope,
             ack_due,
             total,
             stays,
-            held: None,
-            bytes,
             is_held,
-            offer,
-            carrier,
-            is_claimed,
+            ..Unexpected::arrived(source, envelope, bytes)
         };
         let key = self.matching.keep(message);
         if is_held {

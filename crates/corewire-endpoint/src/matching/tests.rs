@@ -8,22 +8,7 @@ fn matching(budget_bytes: usize) -> Matching {
 
 fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
     let envelope = Envelope::tagged(tag);
-    let (bytes, offer, carrier) = (KeptBytes::default(), None, None);
-    let (ack_due, is_claimed) = (None, false);
-    let (stays, held) = (false, None);
-    Unexpected {
-        source,
-        envelope,
-        ack_due,
-        total,
-        stays,
-        held,
-        bytes,
-        is_held,
-        offer,
-        carrier,
-        is_claimed,
-    }
+    Unexpected { total, is_held, ..Unexpected::arrived(source, envelope, KeptBytes::default()) }
 }
 
 #[test]
