@@ -24,17 +24,18 @@ const VERSIONS: &[(&str, &str, &[Change])] = &[
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     compile("if/all.if");
+    compile("if/newer.if");
     compile("if/sizes.if");
     compile("if/torture.if");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    let (interface, _) = Check::path(Path::new("if/all.if"))?
-        .run()
-        .into_result()
-        .map_err(|diagnostics| diagnostics.render(false))?;
-    std::fs::write(
-        out.join("all_round_trip.rs"),
-        round_trip(&interface, "crate::interfaces::all")?,
-    )?;
+    for name in ["all", "newer"] {
+        let (interface, _) = Check::path(Path::new(&format!("if/{name}.if")))?
+            .run()
+            .into_result()
+            .map_err(|diagnostics| diagnostics.render(false))?;
+        let code = round_trip(&interface, &format!("crate::interfaces::{name}"))?;
+        std::fs::write(out.join(format!("{name}_round_trip.rs")), code)?;
+    }
     for (folder, file, changes) in VERSIONS {
         println!("cargo::rerun-if-changed={file}");
         let mut text = std::fs::read_to_string(file)?;

@@ -4,8 +4,13 @@
 //! and vectors behind it, in the order of the interface file. All numbers are little-endian. Their lengths are numbers
 //! of 32 bits in the fixed part.
 //!
-//! Decoding never panics, and allocates no more than what arrived. What a peer sends is checked: the length of the
-//! whole, bounds, UTF-8, and the values of `bool`, enumerations and unions.
+//! An element of a vector that has strings or vectors of its own is its fixed part, and those behind it, in the same way.
+//!
+//! Decoding never panics. What a peer sends is checked: the length of the whole, bounds, UTF-8, and the values of `bool`,
+//! enumerations and unions. A number of elements is at most its bound, and at most as many as fit into what has arrived,
+//! before memory is allocated for them. Elements of variable size take several times the memory in which they arrive, an
+//! empty string 24 bytes for 4: for messages with such elements, a [`Reader::limited`] counts the memory before it is
+//! allocated, against a limit of the binding.
 //!
 //! ```
 //! use corewire_bind::codec::{self, Reader};
@@ -44,7 +49,7 @@ macro_rules! numbers {
                 fixed
                     .get(at..)
                     .and_then(<[u8]>::first_chunk)
-                    .map_or(0, |bytes| $type::from_le_bytes(*bytes))
+                    .map_or_else(Default::default, |bytes| $type::from_le_bytes(*bytes))
             }
         )*
     };
@@ -59,6 +64,8 @@ numbers! {
     i16 put_i16 get_i16;
     i32 put_i32 get_i32;
     i64 put_i64 get_i64;
+    f32 put_f32 get_f32;
+    f64 put_f64 get_f64;
 }
 
 /// Stores a `bool`, as 0 or 1.
@@ -161,6 +168,29 @@ pub fn put_elements<T>(
     Ok(())
 }
 
+/// Adds the elements of a vector that have strings or vectors of their own, and stores their number at an offset of the
+/// fixed part. `put` stores an element behind its fixed part of `element_bytes` zeros, which begins at the offset that it
+/// is given.
+///
+/// # Errors
+/// There are more than the bound allows; or the first error of `put`.
+pub fn put_each<T>(
+    out: &mut Vec<u8>,
+    at: usize,
+    place: &'static str,
+    elements: &[T],
+    count_max: u32,
+    element_bytes: usize,
+    mut put: impl FnMut(&mut Vec<u8>, usize, &T) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    put_u32(out, at, checked_count(place, elements.len(), count_max)?);
+    elements.iter().try_for_each(|element| {
+        let base = out.len();
+        out.resize(base + element_bytes, 0);
+        put(out, base, element)
+    })
+}
+
 fn checked_count(place: &'static str, count: usize, count_max: u32) -> Result<u32, EncodeError> {
     match u32::try_from(count) {
         Ok(small) if small <= count_max => Ok(small),
@@ -204,6 +234,9 @@ pub struct Reader<'a> {
     fixed: &'a [u8],
     rest: &'a [u8],
     place: &'static str,
+    /// Memory that may still be allocated, of `memory_max`.
+    memory_left: usize,
+    memory_max: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -216,8 +249,24 @@ impl<'a> Reader<'a> {
         place: &'static str,
         bytes: &'a [u8],
     ) -> Result<(Self, &'a [u8; N]), DecodeError> {
+        Self::limited(place, bytes, usize::MAX)
+    }
+
+    /// Like [`new`](Self::new), for a message with elements of variable size: what is decoded takes at most `memory_max`
+    /// bytes.
+    ///
+    /// # Errors
+    /// The message is shorter than its fixed part.
+    #[inline]
+    pub fn limited<const N: usize>(
+        place: &'static str,
+        bytes: &'a [u8],
+        memory_max: usize,
+    ) -> Result<(Self, &'a [u8; N]), DecodeError> {
         match bytes.split_first_chunk() {
-            Some((fixed, rest)) => Ok((Self { fixed, rest, place }, fixed)),
+            Some((fixed, rest)) => {
+                Ok((Self { fixed, rest, place, memory_left: memory_max, memory_max }, fixed))
+            }
             None => {
                 let problem = Problem::Short { found: bytes.len(), due: N };
                 Err(DecodeError { place, problem })
@@ -267,10 +316,115 @@ impl<'a> Reader<'a> {
         place: &'static str,
         count_max: u32,
         element_bytes: usize,
-        get: impl FnMut(&[u8]) -> Result<T, DecodeError>,
+        mut get: impl FnMut(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
         let bytes = self.take(at, place, count_max, element_bytes)?;
-        bytes.chunks_exact(element_bytes.max(1)).map(get).collect()
+        let all = bytes.chunks_exact(element_bytes.max(1));
+        self.spend(place, all.len(), size_of::<T>())?;
+        let mut elements = Vec::with_capacity(all.len());
+        for one in all {
+            elements.push(get(one)?);
+        }
+        Ok(elements)
+    }
+
+    /// Itself, for a function that decodes a part.
+    #[inline]
+    pub const fn by_ref(&mut self) -> &mut Self {
+        self
+    }
+
+    /// A string that a value owns: its memory is counted.
+    ///
+    /// # Errors
+    /// As for [`str`](Self::str); or there would be too much memory.
+    #[inline]
+    pub fn owned_str(
+        &mut self,
+        at: usize,
+        place: &'static str,
+        count_max: u32,
+    ) -> Result<String, DecodeError> {
+        let text = self.str(at, place, count_max)?;
+        self.spend(place, text.len(), 1)?;
+        Ok(text.to_owned())
+    }
+
+    /// Bytes that a value owns: their memory is counted.
+    ///
+    /// # Errors
+    /// As for [`bytes`](Self::bytes); or there would be too much memory.
+    #[inline]
+    pub fn owned_bytes(
+        &mut self,
+        at: usize,
+        place: &'static str,
+        count_max: u32,
+    ) -> Result<Vec<u8>, DecodeError> {
+        let bytes = self.bytes(at, place, count_max)?;
+        self.spend(place, bytes.len(), 1)?;
+        Ok(bytes.to_vec())
+    }
+
+    /// The next elements that have strings or vectors of their own, whose number is at an offset of the fixed part.
+    /// `get` decodes one; its fixed part of `element_bytes` is what it is given.
+    ///
+    /// # Errors
+    /// There are more than their bound allows, or than fit into what arrived; there would be too much memory; or the
+    /// first error of `get`.
+    pub fn each<T>(
+        &mut self,
+        at: usize,
+        place: &'static str,
+        count_max: u32,
+        element_bytes: usize,
+        mut get: impl FnMut(&mut Self, &'a [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        let count = self.count(at, place, count_max, element_bytes)?;
+        self.spend(place, count, size_of::<T>())?;
+        let mut elements = Vec::with_capacity(count);
+        let around = self.fixed;
+        for _ in 0..count {
+            let split = self.rest.split_at_checked(element_bytes);
+            let (fixed, rest) = split.ok_or_else(|| self.missing(place, count))?;
+            (self.fixed, self.rest) = (fixed, rest);
+            elements.push(get(self, fixed)?);
+        }
+        self.fixed = around;
+        Ok(elements)
+    }
+
+    /// Counts memory that is about to be allocated.
+    fn spend(
+        &mut self,
+        place: &'static str,
+        count: usize,
+        bytes: usize,
+    ) -> Result<(), DecodeError> {
+        let due = count.saturating_mul(bytes);
+        match self.memory_left.checked_sub(due) {
+            Some(left) => {
+                self.memory_left = left;
+                Ok(())
+            }
+            None => {
+                let problem = Problem::Memory { memory_max: self.memory_max };
+                Err(DecodeError { place, problem })
+            }
+        }
+    }
+
+    /// Checks that strings or vectors that are absent have no bytes: `count` lengths, from an offset of the fixed part.
+    ///
+    /// # Errors
+    /// One of the lengths is not 0.
+    pub fn all_absent(
+        &mut self,
+        at: usize,
+        count: usize,
+        place: &'static str,
+    ) -> Result<(), DecodeError> {
+        (0..count).try_for_each(|index| self.absent(at + 4 * index, place))
     }
 
     /// Checks that a string or vector that is absent has no bytes.
@@ -307,20 +461,37 @@ impl<'a> Reader<'a> {
         count_max: u32,
         element_bytes: usize,
     ) -> Result<&'a [u8], DecodeError> {
-        let count = get_u32(self.fixed, at);
-        if count > count_max {
-            return Err(DecodeError { place, problem: Problem::Bound { count, count_max } });
+        let count = self.count(at, place, count_max, element_bytes)?;
+        let split = self.rest.split_at_checked(count * element_bytes);
+        let (taken, rest) = split.ok_or_else(|| self.missing(place, count))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// A number of elements, which is at most its bound, and which fit into what has arrived with `element_bytes` each.
+    #[inline]
+    fn count(
+        &self,
+        at: usize,
+        place: &'static str,
+        count_max: u32,
+        element_bytes: usize,
+    ) -> Result<usize, DecodeError> {
+        let found = get_u32(self.fixed, at);
+        if found > count_max {
+            let problem = Problem::Bound { count: found, count_max };
+            return Err(DecodeError { place, problem });
         }
-        let due = usize::try_from(count).ok().and_then(|count| count.checked_mul(element_bytes));
-        match due.and_then(|due| self.rest.split_at_checked(due)) {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(taken)
-            }
-            None => {
-                let problem = Problem::Missing { count, left: self.rest.len() };
-                Err(DecodeError { place, problem })
-            }
+        let count = usize::try_from(found).unwrap_or(usize::MAX);
+        match count.checked_mul(element_bytes) {
+            Some(due) if due <= self.rest.len() => Ok(count),
+            _ => Err(self.missing(place, count)),
         }
+    }
+
+    #[cold]
+    fn missing(&self, place: &'static str, count: usize) -> DecodeError {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        DecodeError { place, problem: Problem::Missing { count, left: self.rest.len() } }
     }
 }

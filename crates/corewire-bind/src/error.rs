@@ -70,6 +70,14 @@ pub enum Problem {
         /// Bytes that are left.
         left: usize,
     },
+    /// What is decoded would take more memory than the binding allows.
+    #[error(
+        "decoded, the message takes more than {memory_max} bytes of memory, the limit of this binding"
+    )]
+    Memory {
+        /// The limit.
+        memory_max: usize,
+    },
     /// More bytes arrived than the message has.
     #[error("{left} bytes behind its end")]
     Left {

@@ -54,6 +54,7 @@ pub struct Message {
     status: Option<u64>,
     body: Body,
     capabilities: Vec<Received>,
+    memory_max: usize,
 }
 
 impl Message {
@@ -63,7 +64,21 @@ impl Message {
         body: Body,
         capabilities: Vec<Received>,
     ) -> Self {
-        Self { tag, status, body, capabilities }
+        Self { tag, status, body, capabilities, memory_max: DECODED_BYTES_MAX }
+    }
+
+    /// Sets how much memory may be allocated to decode it.
+    #[inline]
+    pub(crate) const fn limited(mut self, memory_max: usize) -> Self {
+        self.memory_max = memory_max;
+        self
+    }
+
+    /// How much memory may be allocated to decode it, if elements of variable size are in it.
+    #[inline]
+    #[must_use]
+    pub const fn memory_max(&self) -> usize {
+        self.memory_max
     }
 
     #[inline]
@@ -106,6 +121,9 @@ impl Message {
         (&self.body, Arrived::new(place, &mut self.capabilities))
     }
 }
+
+/// How much memory what is decoded may take, unless the binding says otherwise.
+pub(crate) const DECODED_BYTES_MAX: usize = 256 << 20;
 
 /// What a message that waits costs besides its bytes.
 pub(crate) const COST_BYTES: usize = 256;

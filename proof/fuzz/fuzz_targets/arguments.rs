@@ -10,6 +10,7 @@ use corewire_idl::{Check, Source, json};
 use libfuzzer_sys::fuzz_target;
 
 const BYTES: &str = include_str!("../../processes/if/all.if");
+const NEWER: &str = include_str!("../../processes/if/newer.if");
 const CAPABILITIES: &str = "edition 1; interface beside {
     typedef struct { cap maybe; fd always; optional<endpoint> other; } box;
     typedef box boxes[2];
@@ -21,7 +22,7 @@ fn interfaces() -> &'static [Interface] {
     static ALL: OnceLock<Vec<Interface>> = OnceLock::new();
     ALL.get_or_init(|| {
         let check = |text: &str| Check::new(Source::new("fuzz.if", text)).run().into_result();
-        [BYTES, CAPABILITIES].map(|text| check(text).expect("it is right").0).into()
+        [BYTES, NEWER, CAPABILITIES].map(|text| check(text).expect("it is right").0).into()
     })
 }
 

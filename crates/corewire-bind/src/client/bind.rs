@@ -11,7 +11,7 @@ use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
 
 use super::link::ClientLink;
-use super::{Binding, Bound};
+use super::{Binding, Bound, Limits};
 use crate::capability::Capabilities;
 use crate::driver::Driver;
 use crate::error::{BindError, BindReason, CallError};
@@ -19,7 +19,7 @@ use crate::exchange::{Acceptance, Description, Forms, hello};
 use crate::identity::Identity;
 use crate::lane::backlog::WAITING_BYTES_MAX;
 use crate::lane::{CircuitLink, RingLink, SocketLink};
-use crate::message::BUFFER_BYTES;
+use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX};
 use crate::question::ask;
 use crate::random::random_u64;
 use crate::tag::{Control, Tag};
@@ -39,6 +39,7 @@ pub struct Bind {
     drivers: Vec<Driver>,
     timeout: Duration,
     event_bytes_max: usize,
+    decoded_bytes_max: usize,
     /// The core on which the client runs, if another thread binds for it.
     core: Option<usize>,
     monitor: MonitorAt,
@@ -48,7 +49,8 @@ impl Default for Bind {
     fn default() -> Self {
         let (drivers, timeout) = (Driver::ALL.to_vec(), Duration::from_secs(10));
         let monitor = MonitorAt::default();
-        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX, core: None, monitor }
+        let (event_bytes_max, decoded_bytes_max) = (WAITING_BYTES_MAX, DECODED_BYTES_MAX);
+        Self { drivers, timeout, event_bytes_max, decoded_bytes_max, core: None, monitor }
     }
 }
 
@@ -84,6 +86,13 @@ impl Bind {
     /// Default: 1 MiB.
     pub fn event_bytes(mut self, bytes_max: usize) -> Self {
         self.event_bytes_max = bytes_max;
+        self
+    }
+
+    /// Sets how much memory what is decoded of one message may take, if the message has elements of variable size. One
+    /// that would take more is refused before the memory is allocated. Default: 256 MiB.
+    pub fn decoded_bytes(mut self, bytes_max: usize) -> Self {
+        self.decoded_bytes_max = bytes_max;
         self
     }
 
@@ -199,8 +208,10 @@ impl Attempt<'_> {
         forms: Forms,
         identity: Identity,
     ) -> Binding {
-        let (service, event_bytes_max) = (self.service.to_owned(), self.bind.event_bytes_max);
-        Binding::new(link, Bound { service, driver, number, forms, identity, event_bytes_max })
+        let service = self.service.to_owned();
+        let Bind { event_bytes_max, decoded_bytes_max, .. } = *self.bind;
+        let limits = Limits { event_bytes_max, decoded_bytes_max };
+        Binding::new(link, Bound { service, driver, number, forms, identity, limits })
     }
 
     /// Finds the service, and asks it to accept.

@@ -47,6 +47,7 @@ pub struct Binding {
     forms: Forms,
     calls: Calls,
     events: Events,
+    decoded_bytes_max: usize,
     /// Told when the message that is kept has been sent.
     when_sent: Option<Sent>,
     /// How many messages that were kept have been sent.
@@ -69,19 +70,29 @@ pub(crate) struct Bound {
     pub(crate) number: u16,
     pub(crate) forms: Forms,
     pub(crate) identity: Identity,
+    pub(crate) limits: Limits,
+}
+
+/// What a program may set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Bytes of events that wait for the program.
     pub(crate) event_bytes_max: usize,
+    /// Memory of what is decoded of one message.
+    pub(crate) decoded_bytes_max: usize,
 }
 
 impl Binding {
     pub(crate) fn new(link: ClientLink, bound: Bound) -> Self {
-        let Bound { service, driver, number, forms, identity, event_bytes_max } = bound;
+        let Bound { service, driver, number, forms, identity, limits } = bound;
         Self {
             link,
             number,
             token: 0,
             forms,
             calls: Calls::default(),
-            events: Events::new(event_bytes_max),
+            events: Events::new(limits.event_bytes_max),
+            decoded_bytes_max: limits.decoded_bytes_max,
             when_sent: None,
             flush_count: 0,
             senders: Vec::new(),
@@ -144,14 +155,16 @@ impl Binding {
         if self.link.is_keeping() {
             return self.receive_keeping(patience);
         }
-        self.link.receive(patience).map_err(|error| self.ended(error))
+        let received = self.link.receive(patience).map_err(|error| self.ended(error));
+        Ok(received?.limited(self.decoded_bytes_max))
     }
 
     /// The next message, if there is one.
     #[inline]
     pub(super) fn try_receive(&mut self) -> Result<Option<Message>, CallError> {
         if self.end.is_none() && !self.link.is_keeping() {
-            return self.link.try_receive().map_err(|error| self.ended(error));
+            let received = self.link.try_receive().map_err(|error| self.ended(error))?;
+            return Ok(received.map(|message| message.limited(self.decoded_bytes_max)));
         }
         none_if_busy(self.receive(Patience::None))
     }
@@ -162,7 +175,10 @@ impl Binding {
         while !self.has_flushed(Patience::None)? {
             match self.link.receive(Patience::None) {
                 Err(CallError::Busy) => self.link.wait(patience)?,
-                received => return received.map_err(|error| self.ended(error)),
+                received => {
+                    let received = received.map_err(|error| self.ended(error));
+                    return Ok(received?.limited(self.decoded_bytes_max));
+                }
             }
         }
         self.receive(patience)

@@ -18,7 +18,7 @@ use crate::capability::Received;
 use crate::error::ServeError;
 use crate::exchange::{Description, SERVICE_NAME_BYTES_MAX};
 use crate::identity::Identity;
-use crate::message::{BUFFER_BYTES, Message};
+use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX, Message};
 
 /// How a service is set up.
 ///
@@ -33,6 +33,7 @@ pub struct Serve {
     wait: Wait,
     clients_max: usize,
     bind_within: Duration,
+    decoded_bytes_max: usize,
     monitor: Option<MonitorAt>,
     report: Report,
 }
@@ -43,6 +44,7 @@ impl Default for Serve {
             wait: Wait::default(),
             clients_max: 1024,
             bind_within: Duration::from_secs(10),
+            decoded_bytes_max: DECODED_BYTES_MAX,
             monitor: Some(MonitorAt::default()),
             report: Report::standard_error(),
         }
@@ -60,6 +62,13 @@ impl Serve {
     /// and others circuits. Default: 1024.
     pub fn clients(mut self, count_max: usize) -> Self {
         self.clients_max = count_max;
+        self
+    }
+
+    /// Sets how much memory what is decoded of one message may take, if the message has elements of variable size. One
+    /// that would take more is refused before the memory is allocated. Default: 256 MiB.
+    pub fn decoded_bytes(mut self, bytes_max: usize) -> Self {
+        self.decoded_bytes_max = bytes_max;
         self
     }
 
@@ -151,7 +160,7 @@ impl ServerCore {
             None => None,
         };
         Ok(Self {
-            sending: Sending::new(endpoint, Arc::clone(&mailbox)),
+            sending: Sending::new(endpoint, Arc::clone(&mailbox), serve.decoded_bytes_max),
             mailbox,
             _porter: socket_thread,
             exporter,

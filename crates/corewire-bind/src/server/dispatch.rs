@@ -50,6 +50,7 @@ pub struct Incoming<'a> {
     pub bytes: &'a [u8],
     forms: Forms,
     capabilities: &'a mut Vec<Received>,
+    memory_max: usize,
 }
 
 impl<'a> Incoming<'a> {
@@ -58,6 +59,13 @@ impl<'a> Incoming<'a> {
     #[must_use]
     pub fn form(&self, wire: usize) -> crate::Form {
         self.forms.get(wire)
+    }
+
+    /// How much memory may be allocated to decode it, if elements of variable size are in it.
+    #[inline]
+    #[must_use]
+    pub const fn memory_max(&self) -> usize {
+        self.memory_max
     }
 
     /// Its bytes.
@@ -116,7 +124,8 @@ pub(super) fn dispatch(
     program: &mut impl Dispatch,
 ) -> bool {
     let forms = sending.clients.forms_of(client);
-    let incoming = Incoming { bytes, forms, capabilities };
+    let memory_max = sending.decoded_bytes_max;
+    let incoming = Incoming { bytes, forms, capabilities, memory_max };
     let taken = match tag.token() {
         0 => program.message(tag.ordinal(), incoming, client),
         _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag)),

@@ -32,6 +32,8 @@ pub(super) struct Sending {
     pub(super) circuits: Circuits,
     pub(super) scratch: Vec<u8>,
     pub(super) mailbox: Arc<Mailbox>,
+    /// How much memory what is decoded of one message may take.
+    pub(super) decoded_bytes_max: usize,
     /// Whether a call other than a receive has ended because of mail, which a receive will not report again.
     pub(super) was_interrupted: bool,
     /// Messages that wait until there is room in a ring.
@@ -42,13 +44,14 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(endpoint: Endpoint, mailbox: Arc<Mailbox>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, mailbox: Arc<Mailbox>, decoded_bytes_max: usize) -> Self {
         Self {
             endpoint,
             clients: Clients::default(),
             circuits: Circuits::default(),
             scratch: Vec::new(),
             mailbox,
+            decoded_bytes_max,
             was_interrupted: false,
             kept_count: 0,
             sent: Vec::new(),

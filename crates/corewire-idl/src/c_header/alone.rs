@@ -3,81 +3,144 @@
 
 use super::Header;
 use super::code::{Code, line};
-use super::support::VECTOR;
-use super::types::{address, key, word};
+use super::support::{VECTOR, VECTOR_OF_PARTS};
+use super::types::{address, key_with_bounds, word};
 use super::walk::{Walk, Way};
 use crate::form::{Definition, FormDisagrees, Operations, Resolved, Type};
+
+/// A type that has functions for values that stand alone.
+struct Alone<'a> {
+    /// The same for types with the same functions.
+    key: String,
+    /// What their names begin with.
+    word: String,
+    of: &'a Type,
+}
 
 impl<'a> Header<'a> {
     /// The name of the struct for vectors of these elements, which are no bytes.
     pub(super) fn vector(&mut self, elements: &Operations<'a>) -> Result<String, FormDisagrees> {
         let element = elements.value().ok_or(FormDisagrees)?.of;
-        let key = format!("vector<{}>", key(element));
+        let key = format!("vector<{}>", key_with_bounds(element));
         if let Some(name) = self.unnamed.get(&key) {
             return Ok(name.clone());
         }
         let reference = self.reference(element)?;
         self.functions_alone(element)?;
-        let name = self.names.give_all(
-            &self.prefixed(&format!("{}_vector", word(element))),
-            &["_put", "_get", "_take", "_check"],
-        );
+        let endings: &[&str] = match elements.is_dynamic() {
+            false => &["_put", "_get", "_take", "_check"],
+            true => &["_put", "_next", "_take", "_take_one", "_check", "_size"],
+        };
+        let name = self.prefixed(&format!("{}_vector", word(element)));
+        let name = self.names.give_all(&name, endings);
         let (mut put, mut get) = (Code::default(), Code::default());
         self.alone(Way::Put, element, "at", "vector->items[index]", &mut put)?;
         self.alone(Way::Get, element, "at", "(*value)", &mut get)?;
         let bytes = elements.layout.fixed_bytes.to_string();
-        let words =
-            [("$NAME", &name), ("$ELEMENT", &reference), ("$BYTES", &bytes), ("$PUT", &put.text)];
+        let mut size = Code::default();
+        self.size_alone(element, "vector->items[index]", &mut size)?;
+        let words = [
+            ("$NAME", &name),
+            ("$ELEMENT", &reference),
+            ("$BYTES", &bytes),
+            ("$PUT", &put.text),
+            ("$GET", &get.text),
+            ("$SIZE", &size.text),
+        ];
         let words = words.map(|(word, text)| (word, text.as_str()));
-        self.code.template(VECTOR, &[&words[..], &[("$GET", &get.text)]].concat());
+        let template = if elements.is_dynamic() { VECTOR_OF_PARTS } else { VECTOR };
+        self.code.template(template, &words);
         self.unnamed.insert(key, name.clone());
         Ok(name)
     }
 
     /// The type whose functions a value that stands alone has: aliases have none of their own.
-    fn alone_key(&self, of: &'a Type) -> Option<(String, &'a Type)> {
-        match self.interface.resolve(of) {
+    fn alone_type(&self, of: &'a Type) -> Option<Alone<'a>> {
+        let (key, word, of) = match self.interface.resolve(of) {
             Resolved::Declared(decl) => match decl.definition {
                 Definition::Struct { .. } | Definition::Array { .. } => {
-                    Some((format!("alone {}", decl.name), of))
+                    (decl.name.clone(), decl.name.clone(), of)
                 }
-                _ => None,
+                _ => return None,
             },
-            Resolved::Plain(plain @ Type::Optional { .. }) => Some((key(plain), plain)),
-            Resolved::Plain(_) => None,
-        }
+            Resolved::Plain(plain @ Type::Optional { .. }) => {
+                (key_with_bounds(plain), word(plain), plain)
+            }
+            Resolved::Plain(_) => return None,
+        };
+        Some(Alone { key: format!("alone {key}"), word: format!("{word}_alone"), of })
     }
 
     /// Writes the functions for a struct, array or optional value that stands alone.
     pub(super) fn functions_alone(&mut self, of: &'a Type) -> Result<(), FormDisagrees> {
-        let Some((key, of)) = self.alone_key(of) else { return Ok(()) };
-        if !self.alone.insert(key.clone()) {
+        let Some(alone) = self.alone_type(of) else { return Ok(()) };
+        if !self.alone.insert(alone.key.clone()) {
             return Ok(());
         }
+        let of = alone.of;
         let reference = self.reference(of)?;
-        let name = self.alone_name(&key);
-        let (mut put, mut get) = (Code::default(), Code::default());
-        self.inline(Way::Put, of, "out", "(*value)", &mut put)?;
-        self.inline(Way::Get, of, "bytes", "(*value)", &mut get)?;
-        for (code, head) in [
-            (put, format!("_put(uint8_t *out, const {reference} *value)")),
-            (get, format!("_get(const uint8_t *bytes, {reference} *value)")),
-        ] {
+        let operations = self.lowering.alone(of)?;
+        let is_dynamic = operations.is_dynamic();
+        // Vectors in it have functions of their own, which come first.
+        let (mut put, mut get, mut size) = (Code::default(), Code::default(), Code::default());
+        self.inline(Way::Put, of, "at", "(*value)", &mut put)?;
+        self.inline(Way::Get, of, "at", "(*value)", &mut get)?;
+        let name = self.alone_name(alone, is_dynamic);
+        for (code, way, at) in
+            [(put, Way::Put, "uint8_t *at"), (get, Way::Get, "const uint8_t *at")]
+        {
             let mut body = code;
             body.line("return 0;");
-            self.code.function(&format!("static inline int {name}{head}"), &body);
+            let parameters = way.parameters(at, is_dynamic, &format!("{reference} *value"));
+            let way = way.as_str();
+            self.code.function(&format!("static inline int {name}_{way}({parameters})"), &body);
+        }
+        if is_dynamic {
+            size.line("size_t size = 0;");
+            for value in &operations.values {
+                self.size(value, "(*value)", &mut size)?;
+            }
+            size.line("return size;");
+            let head = format!("static inline size_t {name}_size(const {reference} *value)");
+            self.code.function(&head, &size);
+        }
+        Ok(())
+    }
+
+    /// Code that adds the strings and vectors of a value that stands alone to `size`.
+    pub(super) fn size_alone(
+        &mut self,
+        of: &'a Type,
+        place: &str,
+        code: &mut Code,
+    ) -> Result<(), FormDisagrees> {
+        let operations = self.lowering.alone(of)?;
+        match self.alone_type(of) {
+            _ if !operations.is_dynamic() => {}
+            Some(alone) => {
+                let name = self.alone_name(alone, true);
+                line!(code, "size += {name}_size({});", address(place));
+            }
+            None => {
+                for value in &operations.values {
+                    self.size(value, place, code)?;
+                }
+            }
         }
         Ok(())
     }
 
     /// The name to which `_put` and `_get` are added.
-    fn alone_name(&mut self, key: &str) -> String {
-        if let Some(name) = self.unnamed.get(key) {
+    fn alone_name(&mut self, alone: Alone<'_>, is_dynamic: bool) -> String {
+        if let Some(name) = self.unnamed.get(&alone.key) {
             return name.clone();
         }
-        let name = key.trim_start_matches("alone ");
-        let name = self.names.give_all(&self.prefixed(&format!("{name}_alone")), &["_put", "_get"]);
-        self.unnamed.insert(key.to_owned(), name.clone());
+        let endings: &[&str] = match is_dynamic {
+            false => &["_put", "_get"],
+            true => &["_put", "_get", "_size"],
+        };
+        let name = self.names.give_all(&self.prefixed(&alone.word), endings);
+        self.unnamed.insert(alone.key, name.clone());
         name
     }
 
@@ -90,11 +153,15 @@ impl<'a> Header<'a> {
         place: &str,
         code: &mut Code,
     ) -> Result<(), FormDisagrees> {
-        let Some((key, _)) = self.alone_key(of) else {
+        let Some(alone) = self.alone_type(of) else {
             return self.inline(way, of, at, place, code);
         };
-        let (name, way) = (self.alone_name(&key), way.as_str());
-        line!(code, "COREWIRE_TRY({name}_{way}({at}, {}));", address(place));
+        let is_dynamic = self.lowering.alone(of)?.is_dynamic();
+        let name = self.alone_name(alone, is_dynamic);
+        let walk = Walk::alone(self, at);
+        let passed = walk.passed(way, is_dynamic);
+        let (way, place) = (way.as_str(), address(place));
+        line!(code, "COREWIRE_TRY({name}_{way}({at},{passed} {place}));");
         Ok(())
     }
 
@@ -107,7 +174,7 @@ impl<'a> Header<'a> {
         code: &mut Code,
     ) -> Result<(), FormDisagrees> {
         let operations = self.lowering.alone(of)?;
-        let mut walk = Walk::new(self, at);
+        let mut walk = Walk::alone(self, at);
         operations.values.iter().try_for_each(|one| walk.run(way, one, place, code))
     }
 }

@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
         let fixed = format!("{}_FIXED_BYTES", name.to_ascii_uppercase());
         let error = error.as_deref().zip(operations.error);
         let plan = Plan { fixed: &fixed, error, operations: &operations, places: &places };
-        let (size, put, get) = (self.sum(&plan), self.put(&plan)?, self.get(&plan)?);
+        let (size, put, get) = (self.sum(&plan)?, self.put(&plan)?, self.get(&plan)?);
         let words =
             [("$NAME", &name), ("$SIZE", &size.text), ("$PUT", &put.text), ("$GET", &get.text)];
         self.code.template(MESSAGE, &words.map(|(word, text)| (word, text.as_str())));
@@ -102,17 +102,17 @@ impl<'a> Header<'a> {
     }
 
     /// Code that computes the size.
-    fn sum(&self, plan: &Plan<'_, 'a>) -> Code {
+    fn sum(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
         let Plan { fixed, error, .. } = plan;
         let mut sum = Code::default();
         for (operation, place) in plan.values() {
-            self.size(operation, place, &mut sum);
+            self.size(operation, place, &mut sum)?;
         }
         let mut code = Code::default();
         if sum.text.is_empty() {
             code.line("(void)args;");
             line!(code, "return {fixed};");
-            return code;
+            return Ok(code);
         }
         line!(code, "size_t size = {fixed};");
         if let Some((error, _)) = error {
@@ -122,7 +122,7 @@ impl<'a> Header<'a> {
         }
         code.text.push_str(&sum.text);
         code.line("return size;");
-        code
+        Ok(code)
     }
 
     /// Code that writes the message, and the number of its bytes.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `support.h` | what all headers have in common |
 //! | `message.h` | the functions of one message |
-//! | `vector.h` | a struct for vectors of one type, and its functions |
+//! | `vector.h`, `vector_of_parts.h` | a struct for vectors of one type, and its functions: elements of a fixed size, others |
 //! | `types.rs` | constants, errors, and types |
 //! | `alone.rs` | functions for elements of vectors and arms of unions |
 //! | `messages.rs` | for each message: a struct, its size, encoding and decoding |
@@ -160,6 +160,9 @@ impl<'a> Header<'a> {
         for decl in &interface.types {
             let endings: &[&str] = match &decl.definition {
                 Definition::Enum { .. } => &["_is_known"],
+                Definition::Union { arms, .. } if self.are_dynamic(arms) => {
+                    &["_put", "_get", "_size"]
+                }
                 Definition::Union { .. } => &["_put", "_get"],
                 _ => &[],
             };

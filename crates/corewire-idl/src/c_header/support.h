@@ -264,3 +264,40 @@ static inline int corewire_absent(const uint8_t *length_at)
 }
 
 #endif
+
+#ifndef COREWIRE_SUPPORT_2
+#define COREWIRE_SUPPORT_2
+
+/* Floating-point numbers travel as their bits. */
+
+static inline void corewire_put_f32(uint8_t *at, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    corewire_put_u32(at, bits);
+}
+
+static inline void corewire_put_f64(uint8_t *at, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    corewire_put_u64(at, bits);
+}
+
+static inline float corewire_get_f32(const uint8_t *at)
+{
+    const uint32_t bits = corewire_get_u32(at);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline double corewire_get_f64(const uint8_t *at)
+{
+    const uint64_t bits = corewire_get_u64(at);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#endif

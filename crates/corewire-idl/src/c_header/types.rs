@@ -149,25 +149,54 @@ impl<'a> Header<'a> {
         line!(put, "memset(area, 0, {area_bytes});");
         put.line("corewire_put_u32(tag, value->arm);");
         get.line("value->arm = corewire_get_u32(tag);");
+        let is_dynamic = self.are_dynamic(arms);
         let of = format!("struct {name} *value");
-        for (mut code, way, head) in [
-            (put, Way::Put, format!("_put(uint8_t *tag, uint8_t *area, const {of})")),
-            (get, Way::Get, format!("_get(const uint8_t *tag, const uint8_t *area, {of})")),
+        for (mut code, way, fixed) in [
+            (put, Way::Put, "uint8_t *tag, uint8_t *area"),
+            (get, Way::Get, "const uint8_t *tag, const uint8_t *area"),
         ] {
             code.open("switch (value->arm) {");
             for (arm, tag) in arms.iter().zip(&tags) {
                 code.open(&format!("case {tag}:"));
                 let place = format!("value->as.{}", self.member(&decl.name, &arm.name));
                 self.alone(way, &arm.of, "area", &place, &mut code)?;
+                if is_dynamic && self.lowering.alone(&arm.of)?.layout.dynamics.is_empty() {
+                    line!(code, "{}", way.unused());
+                }
                 code.line("return 0;");
                 code.end();
             }
             code.line("default:");
             code.line("    return COREWIRE_ERROR_VALUE;");
             code.close("}");
-            self.code.function(&format!("static inline int {name}{head}"), &code);
+            let parameters = way.parameters(fixed, is_dynamic, &of);
+            let way = way.as_str();
+            self.code.function(&format!("static inline int {name}_{way}({parameters})"), &code);
+        }
+        if is_dynamic {
+            let mut code = Code::default();
+            code.line("size_t size = 0;");
+            code.open("switch (value->arm) {");
+            for (arm, tag) in arms.iter().zip(&tags) {
+                code.open(&format!("case {tag}:"));
+                let place = format!("value->as.{}", self.member(&decl.name, &arm.name));
+                self.size_alone(&arm.of, &place, &mut code)?;
+                code.line("break;");
+                code.end();
+            }
+            code.line("default:");
+            code.line("    break;");
+            code.close("}");
+            code.line("return size;");
+            self.code.function(&format!("static inline size_t {name}_size(const {of})"), &code);
         }
         Ok(())
+    }
+
+    /// Whether there are strings or vectors in one of the arms of a union.
+    pub(super) fn are_dynamic(&self, arms: &'a [Field]) -> bool {
+        let alone = |arm: &'a Field| self.lowering.alone(&arm.of);
+        arms.iter().any(|arm| alone(arm).is_ok_and(|arm| arm.is_dynamic()))
     }
 
     pub(super) fn member(&self, of: &str, name: &str) -> String {
@@ -249,12 +278,26 @@ pub(super) fn word(of: &Type) -> String {
 
 /// What is the same for types that are the same in C, whatever their bounds.
 pub(super) fn key(of: &Type) -> String {
+    key_with(of, false)
+}
+
+/// The same for types that have functions, in which the bounds are.
+pub(super) fn key_with_bounds(of: &Type) -> String {
+    key_with(of, true)
+}
+
+fn key_with(of: &Type, bounds: bool) -> String {
     match of {
         Type::Builtin { builtin } => format!("builtin {}", builtin.as_str()),
         Type::Named { name } => format!("named {name}"),
+        Type::String { bytes_max } if bounds => format!("string {bytes_max}"),
         Type::String { .. } => "string".to_owned(),
-        Type::Vector { element, .. } => format!("vector<{}>", key(element)),
-        Type::Optional { of } => format!("optional<{}>", key(of)),
+        Type::Vector { element, count_max } if bounds => {
+            format!("vector<{}, {count_max}>", key_with_bounds(element))
+        }
+        // The functions of a vector have the bounds of its elements.
+        Type::Vector { element, .. } => format!("vector<{}>", key_with_bounds(element)),
+        Type::Optional { of } => format!("optional<{}>", key_with(of, bounds)),
         Type::Capability { .. } | Type::Channel { .. } | Type::Client { .. } => {
             "capability".to_owned()
         }
@@ -270,6 +313,8 @@ fn c_type(of: Builtin) -> &'static str {
         Builtin::Int16 => "int16_t",
         Builtin::Int32 => "int32_t",
         Builtin::Int64 | Builtin::Intptr => "int64_t",
+        Builtin::Float32 => "float",
+        Builtin::Float64 => "double",
         Builtin::Bool => "bool",
         Builtin::Char => "char",
         _ => "uint64_t",

@@ -21,6 +21,24 @@ impl Way {
             Self::Get => "get",
         }
     }
+
+    /// The parameters of a function for a value whose numbers are at `fixed`, and whose strings and vectors follow.
+    pub(super) fn parameters(self, fixed: &str, is_dynamic: bool, value: &str) -> String {
+        match (self, is_dynamic) {
+            (Self::Put, false) => format!("{fixed}, const {value}"),
+            (Self::Put, true) => format!("{fixed}, uint8_t *out, size_t *used, const {value}"),
+            (Self::Get, false) => format!("{fixed}, {value}"),
+            (Self::Get, true) => format!("{fixed}, struct corewire_rest *rest, {value}"),
+        }
+    }
+
+    /// Code of such a function that has no strings and vectors in one case.
+    pub(super) const fn unused(self) -> &'static str {
+        match self {
+            Self::Put => "(void)out, (void)used;",
+            Self::Get => "(void)rest;",
+        }
+    }
 }
 
 /// The operations of one message, or of a value that stands alone.
@@ -28,6 +46,9 @@ pub(super) struct Walk<'h, 'a> {
     header: &'h mut Header<'a>,
     /// The bytes.
     base: &'h str,
+    /// What `out` has already, and what has not been read of a message: pointers.
+    used: &'static str,
+    rest: &'static str,
     /// Which element of the arrays around it.
     index: Option<String>,
     /// The number of loops around it.
@@ -35,8 +56,23 @@ pub(super) struct Walk<'h, 'a> {
 }
 
 impl<'h, 'a> Walk<'h, 'a> {
+    /// For a message, whose functions have these themselves.
     pub(super) fn new(header: &'h mut Header<'a>, base: &'h str) -> Self {
-        Self { header, base, index: None, depth: 0 }
+        Self { header, base, used: "&used", rest: "&rest", index: None, depth: 0 }
+    }
+
+    /// For a value that stands alone: its functions are given pointers.
+    pub(super) fn alone(header: &'h mut Header<'a>, base: &'h str) -> Self {
+        Self { used: "used", rest: "rest", ..Self::new(header, base) }
+    }
+
+    /// The arguments of a function for a value with strings or vectors of its own, behind its numbers.
+    pub(super) fn passed(&self, way: Way, is_dynamic: bool) -> String {
+        match (way, is_dynamic) {
+            (_, false) => String::new(),
+            (Way::Put, true) => format!(" out, {},", self.used),
+            (Way::Get, true) => format!(" {},", self.rest),
+        }
     }
 
     /// The address of a number.
@@ -99,8 +135,10 @@ impl<'h, 'a> Walk<'h, 'a> {
             }
             (Step::Union { name, tag, area, .. }, _) => {
                 let name = self.header.type_name(name)?;
+                let passed = self.passed(way, operation.is_dynamic());
                 let (way, tag, area) = (way.as_str(), self.at(*tag), self.at(*area));
-                line!(code, "COREWIRE_TRY({name}_{way}({tag}, {area}, {}));", address(place));
+                let place = address(place);
+                line!(code, "COREWIRE_TRY({name}_{way}({tag}, {area},{passed} {place}));");
                 Ok(())
             }
             (_, Way::Put) => self.put(operation, place, code),
@@ -118,31 +156,33 @@ impl<'h, 'a> Walk<'h, 'a> {
         match &operation.step {
             Step::Number { builtin, at } => {
                 let (at, bits) = (self.at(*at), 8 * builtin.bytes());
+                let (bits, kind) = (bits, if builtin.is_float() { 'f' } else { 'u' });
                 let value = match builtin {
                     Builtin::Bool => format!("{place} ? 1 : 0"),
                     Builtin::Char => format!("(uint8_t){place}"),
                     _ if builtin.is_signed() => format!("(uint{bits}_t){place}"),
                     _ => place.to_owned(),
                 };
-                line!(code, "corewire_put_u{bits}({at}, {value});");
+                line!(code, "corewire_put_{kind}{bits}({at}, {value});");
             }
             Step::Enum { name, flexible, at, .. } => {
                 self.known(name, *flexible, place, code)?;
                 line!(code, "corewire_put_u32({}, (uint32_t){place});", self.at(*at));
             }
             Step::String { bytes_max, length } => {
-                let arguments = format!("{}, out, &used, {place}, {bytes_max}", self.at(*length));
+                let (at, used) = (self.at(*length), self.used);
+                let arguments = format!("{at}, out, {used}, {place}, {bytes_max}");
                 line!(code, "COREWIRE_TRY(corewire_put_string({arguments}));");
             }
             Step::Vector { elements, count_max, length } => {
-                let at = self.at(*length);
+                let (at, used) = (self.at(*length), self.used);
                 if elements.byte().is_some() {
-                    let arguments =
-                        format!("{at}, out, &used, {place}.data, {place}.count, {count_max}");
+                    let [data, count] = ["data", "count"].map(|name| member(place, name));
+                    let arguments = format!("{at}, out, {used}, {data}, {count}, {count_max}");
                     line!(code, "COREWIRE_TRY(corewire_put_bytes({arguments}));");
                 } else {
                     let name = self.header.vector(elements)?;
-                    let arguments = format!("{at}, out, &used, {}, {count_max}", address(place));
+                    let arguments = format!("{at}, out, {used}, {}, {count_max}", address(place));
                     line!(code, "COREWIRE_TRY({name}_put({arguments}));");
                 }
             }
@@ -185,7 +225,11 @@ impl<'h, 'a> Walk<'h, 'a> {
                 line!(code, "{place} = corewire_get_char({});", self.at(*at));
             }
             Step::Number { builtin, at } => {
-                let sign = if builtin.is_signed() { 'i' } else { 'u' };
+                let sign = match builtin.is_float() {
+                    true => 'f',
+                    false if builtin.is_signed() => 'i',
+                    false => 'u',
+                };
                 let bits = 8 * builtin.bytes();
                 line!(code, "{place} = corewire_get_{sign}{bits}({});", self.at(*at));
             }
@@ -195,7 +239,7 @@ impl<'h, 'a> Walk<'h, 'a> {
             }
             Step::String { bytes_max, length } => {
                 let arguments = format!("{}, {bytes_max}, {}", self.at(*length), address(place));
-                line!(code, "COREWIRE_TRY(corewire_take_string(&rest, {arguments}));");
+                line!(code, "COREWIRE_TRY(corewire_take_string({}, {arguments}));", self.rest);
             }
             Step::Vector { elements, count_max, length } => {
                 let name = match elements.byte() {
@@ -204,7 +248,7 @@ impl<'h, 'a> Walk<'h, 'a> {
                     None => format!("{}_take", self.header.vector(elements)?),
                 };
                 let arguments = format!("{}, {count_max}, {}", self.at(*length), address(place));
-                line!(code, "COREWIRE_TRY({name}(&rest, {arguments}));");
+                line!(code, "COREWIRE_TRY({name}({}, {arguments}));", self.rest);
             }
             Step::Optional { value, present } => {
                 let (at, flag) = (self.at(*present), member(place, "is_present"));
@@ -215,9 +259,17 @@ impl<'h, 'a> Walk<'h, 'a> {
                 if !lengths.is_empty() {
                     code.end();
                     code.open("} else {");
-                    for (length, _) in lengths {
-                        let at = format!("{} + {}", self.base, length.offset);
-                        line!(code, "COREWIRE_TRY(corewire_absent({at}));");
+                    for length in lengths {
+                        let absent = |walk: &Self, code: &mut Code| {
+                            line!(code, "COREWIRE_TRY(corewire_absent({}));", walk.at(length.at));
+                        };
+                        match length.count {
+                            1 => absent(self, code),
+                            count => self.each(count, code, |walk, _, code| {
+                                absent(walk, code);
+                                Ok(())
+                            })?,
+                        }
                     }
                 }
                 code.close("}");
@@ -254,11 +306,20 @@ impl<'h, 'a> Walk<'h, 'a> {
 
 impl<'a> Header<'a> {
     /// Code that adds up the bytes of strings and vectors, each as if it were within its bound.
-    pub(super) fn size(&self, operation: &Operation<'a>, place: &str, code: &mut Code) {
+    pub(super) fn size(
+        &mut self,
+        operation: &Operation<'a>,
+        place: &str,
+        code: &mut Code,
+    ) -> Result<(), FormDisagrees> {
         match &operation.step {
             Step::String { bytes_max, .. } => {
                 let length = member(place, "length");
                 line!(code, "size += corewire_least({length}, {bytes_max});");
+            }
+            Step::Vector { elements, count_max, .. } if elements.is_dynamic() => {
+                let name = self.vector(elements)?;
+                line!(code, "size += {name}_size({}, {count_max});", address(place));
             }
             Step::Vector { elements, count_max, .. } => {
                 let scaled = match elements.layout.fixed_bytes {
@@ -270,22 +331,33 @@ impl<'a> Header<'a> {
             }
             Step::Optional { value, .. } => {
                 let mut inner = Code::default();
-                self.size(value, &member(place, "value"), &mut inner);
+                self.size(value, &member(place, "value"), &mut inner)?;
                 code.block(&format!("if ({}) {{", member(place, "is_present")), &inner);
             }
             Step::Struct { name, fields } => {
                 for (field, inner) in fields {
                     let name = self.member(name, &field.name);
-                    self.size(inner, &member(place, &name), code);
+                    self.size(inner, &member(place, &name), code)?;
                 }
             }
-            // Their elements and arms have a fixed size.
-            Step::Array { .. }
-            | Step::Number { .. }
+            Step::Array { element, count } => {
+                // Each loop around it is an index in the place.
+                let index = format!("i{}", place.matches('[').count());
+                let mut inner = Code::default();
+                self.size(element, &format!("{place}[{index}]"), &mut inner)?;
+                let head = format!("for (size_t {index} = 0; {index} < {count}; {index}++) {{");
+                code.block(&head, &inner);
+            }
+            Step::Union { name, .. } if operation.is_dynamic() => {
+                let name = self.type_name(name)?;
+                line!(code, "size += {name}_size({});", address(place));
+            }
+            Step::Number { .. }
             | Step::Enum { .. }
             | Step::Capability { .. }
             | Step::Union { .. } => {}
         }
+        Ok(())
     }
 }
 

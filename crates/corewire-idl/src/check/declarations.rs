@@ -16,8 +16,19 @@ pub(super) fn is_builtin(name: &str, edition: Edition) -> bool {
     match name {
         "cap" | "give_away_cap" | "String" => true,
         "fd" | "endpoint" => edition > Edition::Zero,
-        _ => Builtin::from_name(name).is_some(),
+        _ => builtin_of(name, edition).is_some(),
     }
+}
+
+/// The built-in type of this name in an edition.
+pub(super) fn builtin_of(name: &str, edition: Edition) -> Option<Builtin> {
+    Builtin::from_name(name).filter(|one| !one.is_float() || edition > Edition::Zero)
+}
+
+/// Whether a declaration can have this name although it is that of a built-in type, which it hides: the name of a type
+/// that an earlier version of the language did not have.
+fn can_be_hidden(name: &str) -> bool {
+    Builtin::from_name(name).is_some_and(Builtin::is_float)
 }
 
 impl<'a> Checker<'a> {
@@ -109,7 +120,7 @@ impl<'a> Checker<'a> {
     /// Flounder looks for a built-in type first, so a declaration of that name has no effect.
     fn shadowed_by_builtin(&mut self, place: Place, ast: &'a Declaration) -> bool {
         let Name { text, span } = &ast.name;
-        if !is_builtin(text, place.edition) {
+        if !is_builtin(text, place.edition) || can_be_hidden(text) {
             return false;
         }
         let harmless = matches!(ast.body, Body::Alias(_) | Body::Typedef(_));
@@ -273,7 +284,7 @@ impl<'a> Checker<'a> {
             TypeKind::Name(name) => Builtin::from_name(name),
             _ => None,
         };
-        let Some(builtin) = builtin else {
+        let Some(builtin) = builtin.filter(|one| !one.is_float()) else {
             let message = "a constant is an integer, `bool` or `String`";
             let one = self.error(Code::TypeNotPossible, place, of.span, message);
             self.report(one);

@@ -42,7 +42,7 @@ impl<'a> Checker<'a> {
         let mut errors = self.errors.values().filter(|(.., used)| *used).collect::<Vec<_>>();
         errors.sort_by_key(|(place, span, ..)| (place.main, place.file, span.start));
         form::Interface {
-            form: form::FORM,
+            form: 0,
             edition: place.edition.number(),
             name: name.clone(),
             description: ast.description.clone(),

@@ -1,6 +1,6 @@
 //! Types where they are used.
 
-use super::declarations::is_builtin;
+use super::declarations::{builtin_of, is_builtin};
 use super::{Checker, Declared, Place, Resolved, State};
 use crate::diagnostics::{Code, Diagnostic, similar};
 use crate::form::{self, Builtin, CapabilityKind, NESTING_MAX, Type};
@@ -15,7 +15,8 @@ const LEGACY_BOUND: u32 = 2048;
 const BOUND_MAX: u64 = 1 << 30;
 
 /// Types of edition 1 that files of edition 0 may have meant.
-const NEWER: &[&str] = &["fd", "endpoint", "optional", "vector", "channel", "client"];
+const NEWER: &[&str] =
+    &["float32", "float64", "fd", "endpoint", "optional", "vector", "channel", "client"];
 
 impl<'a> Checker<'a> {
     pub(super) fn type_of(&mut self, place: Place, of: &'a TypeRef) -> Resolved<Type> {
@@ -48,7 +49,11 @@ impl<'a> Checker<'a> {
         if let Some(capability) = capability {
             return Ok(Type::Capability { capability });
         }
-        if let Some(builtin) = Builtin::from_name(name) {
+        // A file from before there were floating-point numbers may have a type of its own with this name.
+        let builtin = builtin_of(name, place.edition);
+        if let Some(builtin) =
+            builtin.filter(|one| !one.is_float() || !self.names.contains_key(name))
+        {
             if builtin.is_machine_word() && place.main && !self.warned_of_machine_words {
                 self.warned_of_machine_words = true;
                 let message = format!("the size of `{name}` depends on the machine");

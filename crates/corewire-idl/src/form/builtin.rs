@@ -42,6 +42,8 @@ builtins! {
     Uintptr "uintptr" 8 "An address; 64 bits without sign on the wire, whatever the machine.";
     Intptr "intptr" 8 "A difference of addresses; 64 bits with sign on the wire.";
     Size "size" 8 "A size in memory; 64 bits without sign on the wire.";
+    Float32 "float32" 4 "IEEE 754, 32 bits (edition 1). Every bit travels, those of NaN too.";
+    Float64 "float64" 8 "IEEE 754, 64 bits (edition 1). Every bit travels, those of NaN too.";
     Bool "bool" 1 "0 or 1. Other values are refused.";
     Char "char" 1 "A byte of text, of no particular encoding.";
     Iref "iref" 8 "Names an exported service. 64 bits: an export's identifier.";
@@ -65,10 +67,16 @@ impl Builtin {
         matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 | Self::Intptr)
     }
 
-    /// Whether values are integers: all but `bool`, `char` and `String`.
+    /// Whether values are integers: all but `float32`, `float64`, `bool`, `char` and `String`.
     #[must_use]
     pub const fn is_integer(self) -> bool {
-        !matches!(self, Self::Bool | Self::Char | Self::String)
+        !self.is_float() && !matches!(self, Self::Bool | Self::Char | Self::String)
+    }
+
+    /// Whether values are floating-point numbers.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::Float32 | Self::Float64)
     }
 
     /// Whether machines differ in the size of the type in memory.

@@ -22,7 +22,7 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
     names(interface)?;
     let mut known = Known::default();
     let mut budget = Budget(LEAVES_MAX);
-    let mut plain = Vec::new();
+    let (mut plain, mut is_newer) = (Vec::new(), false);
     for decl in &mut interface.types {
         let entry =
             entry(&known, &mut decl.definition).map_err(|one| impossible(&decl.name, one))?;
@@ -31,6 +31,7 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
             return Err(other(&decl.name, "two types have this name"));
         }
         budget.spend(&decl.name, entry.facts.leaves)?;
+        is_newer |= entry.facts.is_newer;
         let of = Type::Named { name: decl.name.clone() };
         plain.push(entry.facts.is_plain().then_some(of));
         known.insert(decl.name.clone(), entry);
@@ -56,7 +57,11 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         }
         // Checked before the layouts are made.
         let facts = message.arguments.iter().map(|argument| known.facts(&argument.of));
-        let leaves = facts.map(|facts| facts.unwrap_or_default().leaves).sum::<u64>();
+        let mut leaves = 0;
+        for facts in facts.flatten() {
+            leaves += facts.leaves;
+            is_newer |= facts.is_newer;
+        }
         budget.spend(name, leaves * (1 + optional_at_end(message) as u64))?;
         let wires = wires(&known, &lowering, message);
         travelling.push(wires.map_err(|one| impossible(&message.name, one))?);
@@ -69,6 +74,7 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         }
         (message.hash, message.wires) = (Hash::of(&text), wires);
     }
+    interface.form = if is_newer { 2 } else { 1 };
     interface.hash = hash_of_interface(interface);
     Ok(())
 }

@@ -41,18 +41,23 @@ pub(crate) struct Facts {
     pub(crate) leaves: u64,
     pub(crate) capabilities: u64,
     pub(crate) depth: usize,
+    /// Whether there are floating-point numbers in it.
+    pub(crate) has_floats: bool,
+    /// Whether only [`super::FORM`] 2 can say it: floating-point numbers, and elements and arms with strings or vectors.
+    pub(crate) is_newer: bool,
 }
 
 impl Facts {
-    const fn fixed(bytes: u64) -> Self {
-        Self { fixed_bytes: bytes, bytes_max: bytes, leaves: 1, capabilities: 0, depth: 1 }
+    fn fixed(bytes: u64) -> Self {
+        Self { fixed_bytes: bytes, bytes_max: bytes, leaves: 1, depth: 1, ..Self::default() }
     }
 
-    const fn is_dynamic(&self) -> bool {
+    /// Whether values differ in their bytes: there are strings or vectors in them.
+    pub(crate) const fn is_dynamic(&self) -> bool {
         self.bytes_max > self.fixed_bytes
     }
 
-    /// A type can be repeated if every value takes the same bytes, and if nothing travels beside them.
+    /// Whether every value takes the same bytes, and nothing travels beside them.
     pub(crate) const fn is_plain(&self) -> bool {
         !self.is_dynamic() && self.capabilities == 0
     }
@@ -65,12 +70,14 @@ impl Facts {
             leaves: self.leaves + other.leaves,
             capabilities: self.capabilities + other.capabilities,
             depth: self.depth.max(other.depth),
+            has_floats: self.has_floats || other.has_floats,
+            is_newer: self.is_newer || other.is_newer,
         }
     }
 
     /// Refuses what exceeds a limit. All limits are far below an overflow, so that sums of two are safe.
     pub(crate) fn within_limits(self) -> Result<Self, Refusal> {
-        let Self { fixed_bytes, bytes_max, leaves, capabilities, depth } = self;
+        let Self { fixed_bytes, bytes_max, leaves, capabilities, depth, .. } = self;
         if depth > NESTING_MAX {
             let reason = format!("types are nested more than {NESTING_MAX} deep");
             return Err(Refusal { code: Code::NestedTooDeep, reason });
@@ -132,7 +139,11 @@ impl Known {
             Type::Builtin { builtin: Builtin::String } => {
                 return Refusal::impossible("a string without a bound");
             }
-            Type::Builtin { builtin } => Facts::fixed(builtin.bytes().into()),
+            Type::Builtin { builtin } => {
+                let has_floats = builtin.is_float();
+                let facts = Facts::fixed(builtin.bytes().into());
+                Facts { has_floats, is_newer: has_floats, ..facts }
+            }
             Type::Named { name } => match self.get(name) {
                 Some(entry) => entry.facts,
                 None => {
@@ -142,13 +153,15 @@ impl Known {
             Type::String { bytes_max } => dynamic(1, *bytes_max)?,
             Type::Vector { element, count_max } => {
                 let element = self.facts(element)?;
-                if !element.is_plain() || element.fixed_bytes == 0 {
+                if element.capabilities > 0 {
                     return Refusal::impossible(
-                        "elements of a vector or dynamic array have a fixed size and no capabilities",
+                        "elements of a vector or dynamic array have no capabilities",
                     );
                 }
-                let vector = dynamic(element.fixed_bytes, *count_max)?;
-                Facts { depth: element.depth, ..vector }
+                let vector = dynamic(element.bytes_max, *count_max)?;
+                let is_newer = element.is_newer || element.is_dynamic();
+                let (depth, has_floats) = (element.depth, element.has_floats);
+                Facts { depth, has_floats, is_newer, ..vector }
             }
             Type::Optional { of } => {
                 if let Some(reason) = self.is_optional(of) {
@@ -168,11 +181,10 @@ impl Known {
                         "values of a channel have a fixed size and no capabilities",
                     );
                 }
-                Facts { leaves: 0, capabilities: 1, depth: value.depth, ..Facts::default() }
+                let (depth, is_newer) = (value.depth, value.is_newer);
+                Facts { capabilities: 1, depth, is_newer, ..Facts::default() }
             }
-            Type::Client { .. } => {
-                Facts { leaves: 0, capabilities: 1, depth: 1, ..Facts::default() }
-            }
+            Type::Client { .. } => Facts { capabilities: 1, depth: 1, ..Facts::default() },
         };
         Facts { depth: facts.depth + 1, ..facts }.within_limits()
     }
@@ -196,33 +208,33 @@ impl Known {
                 all
             }
             Definition::Union { arms, .. } => {
-                let mut all = Facts::default();
+                let (mut area, mut behind, mut all) = (0, 0, Facts::default());
                 for arm in arms {
                     let facts = self.facts(&arm.of)?;
-                    if !facts.is_plain() {
+                    if facts.capabilities > 0 {
+                        let name = &arm.name;
                         return Refusal::impossible(format!(
-                            "`{}`: arms of a union have a fixed size and no capabilities",
-                            arm.name
+                            "`{name}`: arms of a union have no capabilities"
                         ));
                     }
-                    let fixed_bytes = all.fixed_bytes.max(facts.fixed_bytes);
-                    all = Facts { fixed_bytes, depth: all.depth.max(facts.depth), ..all };
+                    area = facts.fixed_bytes.max(area);
+                    behind = (facts.bytes_max - facts.fixed_bytes).max(behind);
+                    all = Facts { fixed_bytes: 0, bytes_max: 0, leaves: 0, ..all.and(facts) };
                 }
-                let bytes = all.fixed_bytes + 4;
-                Facts { depth: all.depth, leaves: 2, ..Facts::fixed(bytes) }
+                let (fixed_bytes, is_newer) = (area + 4, all.is_newer || behind > 0);
+                Facts { fixed_bytes, bytes_max: fixed_bytes + behind, leaves: 2, is_newer, ..all }
             }
             Definition::Array { element, count } => {
                 let element = self.facts(element)?;
-                if element.is_dynamic() {
-                    return Refusal::impossible("elements of an array have a fixed size");
-                }
                 let count = u64::from(*count);
                 if count == 0 {
                     return Refusal::impossible("an array without elements");
                 }
                 let fixed_bytes = element.fixed_bytes.saturating_mul(count);
+                let bytes_max = element.bytes_max.saturating_mul(count);
                 let capabilities = element.capabilities.saturating_mul(count);
-                Facts { fixed_bytes, bytes_max: fixed_bytes, capabilities, ..element }
+                let is_newer = element.is_newer || element.is_dynamic();
+                Facts { fixed_bytes, bytes_max, capabilities, is_newer, ..element }
             }
         };
         Facts { depth: facts.depth + 1, ..facts }.within_limits()

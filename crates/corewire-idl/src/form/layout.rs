@@ -4,7 +4,11 @@
 //! first, then those of four, two and one, otherwise in the order of the file: without padding, and each aligned to
 //! its size if the message is. (A union's bytes are one leaf of bytes: its arms are not aligned.) All are
 //! little-endian. The length of a string or vector is a leaf of 32 bits; its bytes lie behind the fixed part, in the
-//! order of [`Layout::dynamics`]. Capabilities travel beside the bytes, in the order of [`Layout::capabilities`].
+//! order of the file. Capabilities travel beside the bytes, in the order of [`Layout::capabilities`].
+//!
+//! An element of a vector is laid out as a message is. Elements without strings and vectors have a fixed size and lie
+//! one behind the other. Of others, each is its fixed part, and behind that its own strings and vectors, recursively.
+//! So is the arm of a union: its fixed part is in the area, and its strings and vectors stand where the union does.
 //!
 //! Papers/003 (section 5.2) measured what other layouts cost: Flounder's grow by fragments and by 64-bit lengths.
 
@@ -29,13 +33,13 @@ pub const MESSAGE_CAPABILITIES_MAX: u64 = 253;
 pub struct Layout {
     /// Bytes of all leaves.
     pub fixed_bytes: u32,
-    /// Bytes with every string and vector at its bound.
+    /// Bytes with every string and vector at its bound. In a reply also those of an error with its details.
     pub bytes_max: u32,
     /// Whether the whole message always fits into [`INLINE_BYTES`].
     pub inline: bool,
     /// The fixed part, in the order of offsets.
     pub leaves: Vec<Leaf>,
-    /// What lies behind the fixed part.
+    /// What lies behind the fixed part, in this order. Within an array of structs the order is that of the elements.
     pub dynamics: Vec<Dynamic>,
     /// What travels beside the bytes.
     pub capabilities: Vec<Capability>,
@@ -46,6 +50,11 @@ impl Layout {
     #[must_use]
     pub fn leaf(&self, path: &str, role: LeafRole) -> Option<&Leaf> {
         self.leaves.iter().find(|leaf| leaf.role == role && leaf.path == path)
+    }
+
+    /// Bytes of strings and vectors at their bounds.
+    pub(crate) const fn bytes_behind(&self) -> u32 {
+        self.bytes_max.saturating_sub(self.fixed_bytes)
     }
 }
 
@@ -93,19 +102,29 @@ pub enum LeafRole {
     Error,
 }
 
-/// A string or vector.
+/// A string or vector, or a union with strings or vectors in its arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dynamic {
     /// Argument and fields.
     pub path: String,
-    /// Which of [`Layout::leaves`] is its length.
+    /// Which of [`Layout::leaves`] is its length. If that is an array, so is this. Of a union, its tag.
     pub length_leaf: u32,
-    /// Bytes of one element; 1 for strings.
+    /// Bytes of one element, or of its fixed part; 1 for strings, 0 for unions.
     pub element_bytes: u32,
-    /// The bound.
+    /// The bound; 1 for unions.
     pub count_max: u32,
     /// Whether the bytes must be UTF-8.
     pub utf8: bool,
+    /// The type of an element, if elements have strings or vectors of their own; or that of the union.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Type>,
+}
+
+impl Dynamic {
+    pub(crate) fn new(path: &str, element_bytes: u32, count_max: u32) -> Self {
+        let path = path.to_owned();
+        Self { path, length_leaf: 0, element_bytes, count_max, utf8: false, of: None }
+    }
 }
 
 /// A capability, or an array of them.

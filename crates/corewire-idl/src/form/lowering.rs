@@ -76,6 +76,7 @@ struct Pass<'l, 'a> {
     depth: usize,
     /// In the order of the file.
     leaves: Vec<Leaf>,
+    /// Until the pass ends, `bytes_max` is without the leaves.
     layout: Layout,
 }
 
@@ -106,13 +107,17 @@ impl<'a> Pass<'_, 'a> {
             }
             Type::Named { name } => self.declared(path, name, count, present)?,
             Type::String { bytes_max } => {
-                let length = self.dynamic(path, 1, *bytes_max, true);
+                let dynamic = Dynamic { utf8: true, ..Dynamic::new(path, 1, *bytes_max) };
+                let length = self.dynamic(dynamic, *bytes_max, count);
                 Step::String { bytes_max: *bytes_max, length }
             }
             Type::Vector { element, count_max } => {
                 let elements = self.lowering.alone_in(self.depth, element)?;
-                let bytes = elements.layout.fixed_bytes;
-                let length = self.dynamic(path, bytes, *count_max, false);
+                let Layout { fixed_bytes, bytes_max, .. } = elements.layout;
+                let of = elements.is_dynamic().then(|| (**element).clone());
+                let dynamic = Dynamic::new(path, fixed_bytes, *count_max);
+                let bytes_max = bytes_max.saturating_mul(*count_max);
+                let length = self.dynamic(Dynamic { of, ..dynamic }, bytes_max, count);
                 Step::Vector { elements, count_max: *count_max, length }
             }
             Type::Optional { of } => {
@@ -159,6 +164,16 @@ impl<'a> Pass<'_, 'a> {
                 let tag = self.leaf(path, LeafRole::Tag, Builtin::Uint32, count);
                 let bytes = area_bytes.checked_mul(count).ok_or(FormDisagrees)?;
                 let area = self.leaf(path, LeafRole::Area, Builtin::Uint8, bytes);
+                let arms =
+                    arms.iter().map(|arm| Ok((arm, self.lowering.alone_in(self.depth, &arm.of)?)));
+                let arms = arms.collect::<Result<Vec<_>, _>>()?;
+                let behind = arms.iter().map(|(_, arm)| arm.layout.bytes_behind());
+                let behind = behind.max().unwrap_or(0);
+                if behind > 0 {
+                    let of = Some(Type::Named { name: (*name).to_owned() });
+                    let dynamic = Dynamic { of, ..Dynamic::new(path, 0, 1) };
+                    self.behind(Dynamic { length_leaf: tag.offset, ..dynamic }, behind, count);
+                }
                 Step::Union { name, arms, tag, area: LeafPlace { bytes: *area_bytes, ..area } }
             }
             Definition::Enum { flexible, values } => {
@@ -173,11 +188,18 @@ impl<'a> Pass<'_, 'a> {
         })
     }
 
-    fn dynamic(&mut self, path: &str, element_bytes: u32, count_max: u32, utf8: bool) -> LeafPlace {
-        let length = self.leaf(path, LeafRole::Length, Builtin::Uint32, 1);
-        let (path, length_leaf) = (path.to_owned(), length.offset);
-        self.layout.dynamics.push(Dynamic { path, length_leaf, element_bytes, count_max, utf8 });
+    /// A string or vector with its length, `count` times.
+    fn dynamic(&mut self, dynamic: Dynamic, bytes_max: u32, count: u32) -> LeafPlace {
+        let length = self.leaf(&dynamic.path, LeafRole::Length, Builtin::Uint32, count);
+        self.behind(Dynamic { length_leaf: length.offset, ..dynamic }, bytes_max, count);
         length
+    }
+
+    /// What stands behind the fixed part, `count` times.
+    fn behind(&mut self, dynamic: Dynamic, bytes_max: u32, count: u32) {
+        self.layout.dynamics.push(dynamic);
+        let bytes = bytes_max.saturating_mul(count);
+        self.layout.bytes_max = self.layout.bytes_max.saturating_add(bytes);
     }
 
     fn capability(
@@ -219,12 +241,8 @@ impl<'a> Pass<'_, 'a> {
             let found = usize::try_from(*number).ok().and_then(|number| places.get(number));
             *number = found.copied().unwrap_or(0);
         };
-        (layout.fixed_bytes, layout.bytes_max) = (end, end);
-        for dynamic in &mut layout.dynamics {
-            place(&mut dynamic.length_leaf);
-            let bytes = dynamic.element_bytes.saturating_mul(dynamic.count_max);
-            layout.bytes_max = layout.bytes_max.saturating_add(bytes);
-        }
+        (layout.fixed_bytes, layout.bytes_max) = (end, layout.bytes_max.saturating_add(end));
+        layout.dynamics.iter_mut().for_each(|dynamic| place(&mut dynamic.length_leaf));
         layout.capabilities.iter_mut().filter_map(|one| one.present_leaf.as_mut()).for_each(place);
         layout.inline = layout.bytes_max <= INLINE_BYTES;
         Ok(Operations { layout, error, values })

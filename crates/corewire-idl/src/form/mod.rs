@@ -13,8 +13,9 @@
 //!
 //! What a reader may rely on:
 //!
-//! - `form` is [`FORM`]. A change that an older reader would misunderstand raises it. New members may appear without
-//!   that: readers ignore members that they do not know.
+//! - `form` is 1, or 2 if the interface has something that a reader of form 1 would misunderstand: floating-point
+//!   numbers; elements of vectors and arrays, or arms of unions, with strings or vectors of their own. New members may
+//!   appear without a new form: readers ignore members that they do not know.
 //! - Order is stable: constants, errors and messages stand in the order of the file; types in the order in which one
 //!   can be defined after the other, first those of imports. Equal files give equal bytes.
 //! - Types are named where they are used ([`Type::Named`]); `types` contains every name that is used, so an alias
@@ -49,8 +50,8 @@ pub(crate) use operations::{LeafPlace, Operation, Operations, Step};
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form.
-pub const FORM: u32 = 1;
+/// The newest version of the form. Each interface has the oldest that can say it.
+pub const FORM: u32 = 2;
 
 /// A checked interface.
 ///
@@ -67,7 +68,7 @@ pub const FORM: u32 = 1;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
-    /// The version of the form: [`FORM`].
+    /// The version of the form: 1, or 2 if it is necessary.
     pub form: u32,
     /// The edition of the interface file.
     pub edition: u32,
@@ -311,7 +312,7 @@ pub enum FormError {
     #[error("not the JSON form of an interface: {0}")]
     Json(#[from] serde_json::Error),
     /// Another version of the form.
-    #[error("the form has version {found}; this version of corewire reads {FORM}")]
+    #[error("the form has version {found}; this version of corewire reads 1 to {FORM}")]
     Version {
         /// The version that it states.
         found: u32,
@@ -353,7 +354,7 @@ impl Interface {
             form: u32,
         }
         let Version { form } = serde_json::from_str(json)?;
-        if form != FORM {
+        if !(1..=FORM).contains(&form) {
             return Err(FormError::Version { found: form });
         }
         let stated: Self = serde_json::from_str(json)?;

@@ -14,10 +14,12 @@
 //! | `Array` | its element, for each index | the same |
 //! | `Union` | store the tag, and an arm in the area | check the tag, load the arm from the area |
 //!
+//! Strings, vectors and what is in them are appended and taken in the order of the operations.
+//!
 //! Within arrays a place is scaled: element `i` of a number is at `offset + i * bytes`, where `i` counts through all
 //! arrays around it ([`LeafPlace`]). Elements of vectors and arms of unions stand alone: they have operations of their
-//! own, whose places count from their first byte ([`Lowering::alone`](super::Lowering::alone)). Arms are lowered on
-//! demand, because a union with two arms of another union would double at each level.
+//! own, whose places count from their first byte ([`Lowering::alone`](super::Lowering::alone)). Those of one type are
+//! shared: a union with two arms of another union would double at each level.
 //!
 //! The consumers are `json` (which runs the operations), `c_header` and `rust` (which print them); the [`Layout`] of
 //! the JSON form is a by-product. A new back end needs a name and a type for each declaration, and one match over
@@ -54,6 +56,17 @@ pub(crate) struct LeafPlace {
     pub(crate) offset: u32,
     /// Bytes of one element.
     pub(crate) bytes: u32,
+}
+
+/// The length of a string or vector, or those of an array of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length<'s> {
+    /// Of the first one.
+    pub(crate) at: LeafPlace,
+    /// Of the string or vector.
+    pub(crate) path: &'s str,
+    /// How many follow each other for each element of the arrays around the value.
+    pub(crate) count: u32,
 }
 
 /// What an operation does, without aliases.
@@ -100,7 +113,7 @@ pub(crate) enum Step<'a> {
     },
     Union {
         name: &'a str,
-        arms: &'a [Field],
+        arms: Vec<(&'a Field, Rc<Operations<'a>>)>,
         tag: LeafPlace,
         area: LeafPlace,
     },
@@ -110,6 +123,11 @@ impl<'a> Operations<'a> {
     /// The only value, of what stands alone.
     pub(crate) fn value(&self) -> Option<&Operation<'a>> {
         self.values.first()
+    }
+
+    /// Whether there are strings or vectors in the values.
+    pub(crate) const fn is_dynamic(&self) -> bool {
+        !self.layout.dynamics.is_empty()
     }
 
     /// `uint8` or `char`, if the value that stands alone is one of them.
@@ -129,18 +147,41 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The places of all lengths in the value, and the paths of their strings and vectors.
-    pub(crate) fn lengths(&self) -> Vec<(LeafPlace, &str)> {
+    /// All lengths in the value. The arm of a union that is absent is not looked at.
+    pub(crate) fn lengths(&self) -> Vec<Length<'_>> {
+        let mut all = Vec::new();
+        self.add_lengths(1, &mut all);
+        all
+    }
+
+    fn add_lengths<'s>(&'s self, count: u32, all: &mut Vec<Length<'s>>) {
         match &self.step {
             Step::String { length, .. } | Step::Vector { length, .. } => {
-                vec![(*length, &self.path)]
+                all.push(Length { at: *length, path: &self.path, count });
             }
-            Step::Optional { value, .. } => value.lengths(),
+            Step::Optional { value, .. } => value.add_lengths(count, all),
             Step::Struct { fields, .. } => {
-                fields.iter().flat_map(|(_, field)| field.lengths()).collect()
+                fields.iter().for_each(|(_, field)| field.add_lengths(count, all));
             }
-            // Elements of arrays and arms of unions have a fixed size.
-            _ => Vec::new(),
+            Step::Array { element, count: own } => {
+                element.add_lengths(count.saturating_mul(*own), all);
+            }
+            Step::Number { .. }
+            | Step::Enum { .. }
+            | Step::Capability { .. }
+            | Step::Union { .. } => {}
+        }
+    }
+
+    /// Whether there are strings or vectors in the value.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        match &self.step {
+            Step::String { .. } | Step::Vector { .. } => true,
+            Step::Optional { value, .. } => value.is_dynamic(),
+            Step::Struct { fields, .. } => fields.iter().any(|(_, field)| field.is_dynamic()),
+            Step::Array { element, .. } => element.is_dynamic(),
+            Step::Union { arms, .. } => arms.iter().any(|(_, arm)| arm.is_dynamic()),
+            Step::Number { .. } | Step::Enum { .. } | Step::Capability { .. } => false,
         }
     }
 

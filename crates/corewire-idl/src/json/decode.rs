@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::location::{Location, Name};
-use super::{JsonError, JsonProblem, Plan, bytes};
+use super::{JsonError, JsonProblem, Plan, bytes, floats};
 use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn decode(plan: &Plan<'_>, bytes: &[u8]) -> Result<Value, JsonError> {
@@ -95,7 +95,7 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
                 }
             }
             Step::String { bytes_max, length } => {
-                match std::str::from_utf8(self.dynamic(*length, *bytes_max, 1, here)?) {
+                match std::str::from_utf8(self.dynamic(*length, *bytes_max, here)?) {
                     Ok(text) => Ok(Value::from(text)),
                     Err(error) => here.fail(JsonProblem::Utf8 { at: error.valid_up_to() }),
                 }
@@ -107,13 +107,17 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
                 self.get(value, here)
             }
             Step::Optional { value, .. } => {
-                let lengths = value.lengths().into_iter();
-                let lengths = lengths.map(|(at, _)| Ok(u32::from_le_bytes(self.number(at, here)?)));
-                match lengths.collect::<Result<Vec<_>, _>>()?.into_iter().find(|count| *count != 0)
-                {
-                    Some(count) => here.fail(JsonProblem::Bound { count, count_max: 0 }),
-                    None => Ok(Value::Null),
+                for length in value.lengths() {
+                    let count = usize::try_from(length.count).unwrap_or(usize::MAX);
+                    for index in 0..count {
+                        let one = self.number(length.at, &here.element(index, count))?;
+                        let count = u32::from_le_bytes(one);
+                        if count > 0 {
+                            return here.fail(JsonProblem::Bound { count, count_max: 0 });
+                        }
+                    }
                 }
+                Ok(Value::Null)
             }
             Step::Capability { present: Some(at), .. } if !self.bool(*at, here)? => Ok(Value::Null),
             Step::Capability { number, .. } => {
@@ -143,13 +147,13 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
             }
             Step::Union { name, arms, tag, area } => {
                 let tag = u32::from_le_bytes(self.number(*tag, here)?);
-                let Some(arm) = usize::try_from(tag).ok().and_then(|index| arms.get(index)) else {
+                let arm = usize::try_from(tag).ok().and_then(|index| arms.get(index));
+                let Some((arm, alone)) = arm else {
                     let (found, of) = (tag.into(), (*name).to_owned());
                     return here.fail(JsonProblem::Value { found, of });
                 };
                 let here = here.alone(Name::Named(&arm.name), here.at(*area))?;
-                let alone = here.checked(self.plan.lowering.alone(&arm.of))?;
-                Ok(object(&arm.name, self.get_alone(&alone, &here)?))
+                Ok(object(&arm.name, self.get_alone(alone, &here)?))
             }
         }
     }
@@ -176,6 +180,8 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
                     false => Value::from(byte),
                 }
             }
+            Builtin::Float32 => floats::show(of, u32::from_le_bytes(self.number(at, here)?).into()),
+            Builtin::Float64 => floats::show(of, u64::from_le_bytes(self.number(at, here)?)),
             Builtin::Uint8 => Value::from(u8::from_le_bytes(self.number(at, here)?)),
             Builtin::Uint16 => Value::from(u16::from_le_bytes(self.number(at, here)?)),
             Builtin::Uint32 => Value::from(u32::from_le_bytes(self.number(at, here)?)),
@@ -202,38 +208,56 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
         here: &Location<'_>,
     ) -> Result<Value, JsonError> {
         if let Some(of) = elements.byte() {
-            return Ok(bytes::show(self.dynamic(length, count_max, 1, here)?, of, false));
+            return Ok(bytes::show(self.dynamic(length, count_max, here)?, of, false));
         }
         let size = usize::try_from(elements.layout.fixed_bytes).unwrap_or(0);
-        let begin = self.rest;
-        self.dynamic(length, count_max, size, here)?;
-        let bases = (begin..self.rest).step_by(size.max(1)).enumerate();
-        let all = bases.map(|(index, base)| {
-            self.get_alone(elements, &here.alone(Name::Numbered(index), base)?)
+        let count = self.count(length, count_max, size, here)?;
+        let all = (0..count).map(|index| {
+            let base = self.rest;
+            let here = here.alone(Name::Numbered(index), base)?;
+            let left = self.bytes.len() - base;
+            if left < size {
+                // Elements before it have taken too much.
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                return here.fail(JsonProblem::Missing { count, left });
+            }
+            self.rest += size;
+            self.get_alone(elements, &here)
         });
         all.collect()
     }
 
-    /// The next bytes behind the fixed part, whose number of elements is at this place.
+    /// The next bytes behind the fixed part, whose number is at this place.
     fn dynamic(
         &mut self,
         length: LeafPlace,
         count_max: u32,
-        size: usize,
         here: &Location<'_>,
     ) -> Result<&'b [u8], JsonError> {
+        let count = self.count(length, count_max, 1, here)?;
+        let rest = self.bytes.get(self.rest..).and_then(|rest| rest.get(..count));
+        let bytes = here.checked(rest.ok_or(JsonProblem::Form))?;
+        self.rest += count;
+        Ok(bytes)
+    }
+
+    /// A number of elements, which is at most its bound, and which fit into what has not been read.
+    fn count(
+        &self,
+        length: LeafPlace,
+        count_max: u32,
+        size: usize,
+        here: &Location<'_>,
+    ) -> Result<usize, JsonError> {
         let count = u32::from_le_bytes(self.number(length, here)?);
         if count > count_max {
             return here.fail(JsonProblem::Bound { count, count_max });
         }
-        let rest = self.bytes.get(self.rest..).unwrap_or_default();
-        let due = usize::try_from(count).ok().and_then(|count| count.checked_mul(size));
-        match due.and_then(|due| rest.get(..due)) {
-            Some(bytes) => {
-                self.rest += bytes.len();
-                Ok(bytes)
-            }
-            None => here.fail(JsonProblem::Missing { count, left: rest.len() }),
+        let left = self.bytes.len().saturating_sub(self.rest);
+        let wide = usize::try_from(count).unwrap_or(usize::MAX);
+        match wide.checked_mul(size).is_some_and(|due| due <= left) {
+            true => Ok(wide),
+            false => here.fail(JsonProblem::Missing { count, left }),
         }
     }
 }

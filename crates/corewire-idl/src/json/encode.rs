@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::location::{Location, Name};
-use super::{CapabilityUse, Encoded, Errors, JsonError, JsonProblem, Plan, bytes, values};
+use super::{CapabilityUse, Encoded, Errors, JsonError, JsonProblem, Plan, bytes, floats, values};
 use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn encode(plan: &Plan<'_>, arguments: &Value) -> Result<Encoded, JsonError> {
@@ -110,6 +110,11 @@ impl<'a> Encoder<'_, 'a> {
             (_, None) => return here.fail(JsonProblem::Absent { due: operation.of.to_string() }),
         };
         match &operation.step {
+            Step::Number { builtin, at } if builtin.is_float() => {
+                let bits = here.checked(floats::read(*builtin, value))?;
+                let size = usize::try_from(builtin.bytes()).unwrap_or(0);
+                self.store(*at, bits.to_le_bytes().get(..size).unwrap_or_default(), here)
+            }
             Step::Number { builtin, at } => {
                 let number = here.checked(values::number(*builtin, value))?;
                 let size = usize::try_from(builtin.bytes()).unwrap_or(0);
@@ -157,15 +162,14 @@ impl<'a> Encoder<'_, 'a> {
                     let due = format!("an object with one arm of {name}");
                     return here.fail(JsonProblem::kind(value, due));
                 };
-                let chosen = arms.iter().zip(0_u32..).find(|(arm, _)| arm.name == *key);
-                let Some((arm, index)) = chosen else {
-                    let names = arms.iter().map(|arm| arm.name.as_str());
+                let chosen = arms.iter().zip(0_u32..).find(|((arm, _), _)| arm.name == *key);
+                let Some(((arm, alone), index)) = chosen else {
+                    let names = arms.iter().map(|(arm, _)| arm.name.as_str());
                     return here.fail(JsonProblem::unknown("arm", key, names));
                 };
                 self.store(*tag, &index.to_le_bytes(), here)?;
                 let here = here.alone(Name::Named(&arm.name), here.at(*area))?;
-                let alone = here.checked(self.plan.lowering.alone(&arm.of))?;
-                self.put_alone(&alone, value, &here)
+                self.put_alone(alone, value, &here)
             }
         }
     }
@@ -198,11 +202,10 @@ impl<'a> Encoder<'_, 'a> {
         let count = bounded(values.len(), count_max, "elements", here)?;
         self.store(length, &count.to_le_bytes(), here)?;
         let size = usize::try_from(elements.layout.fixed_bytes).unwrap_or(0);
-        let mut base = self.out.len();
-        self.out.resize(base + values.len() * size, 0);
         for (index, value) in values.iter().enumerate() {
+            let base = self.out.len();
+            self.out.resize(base + size, 0);
             self.put_alone(elements, value, &here.alone(Name::Numbered(index), base)?)?;
-            base += size;
         }
         Ok(())
     }

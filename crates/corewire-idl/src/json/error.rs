@@ -58,6 +58,12 @@ pub enum JsonProblem {
         /// The type.
         of: Builtin,
     },
+    /// A number that is no `float32`.
+    #[error("{found} is out of range: float32 is from {:e} to {:e}", f32::MIN, f32::MAX)]
+    FloatRange {
+        /// The number.
+        found: String,
+    },
     /// Too long.
     #[error("{count} {unit}: at most {count_max} are possible")]
     Long {

@@ -23,6 +23,7 @@
 //! | type | accepted | decoded |
 //! |---|---|---|
 //! | integers | a number, or a string: `"123"`, `"-5"`, `"0x7b"` | a number |
+//! | `float32`, `float64` | a number, `"NaN"`, `"Infinity"`, `"-Infinity"`, `{"bits": "0x7fa00001"}` | the same; bits for a NaN of other bits than Rust's |
 //! | `bool` | `true`, `false` | the same |
 //! | `char` | a number, or a string of one ASCII character | a string if it can be shown |
 //! | `String` | a string | the same |
@@ -45,6 +46,7 @@ mod bytes;
 mod decode;
 mod encode;
 mod error;
+mod floats;
 mod location;
 mod values;
 
@@ -52,9 +54,7 @@ pub use error::{JsonError, JsonProblem};
 
 use serde_json::Value;
 
-use crate::form::{
-    ErrorSet, FormDisagrees, Interface, Lowering, Message, Operations, Role, Type, Wire,
-};
+use crate::form::{ErrorSet, FormDisagrees, Interface, Message, Operations, Role, Type, Wire};
 
 /// A message that can be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,6 @@ fn error_key(arguments: &[&str]) -> String {
 /// What both directions need to know of a message.
 struct Plan<'a> {
     wire: &'a Wire,
-    lowering: Lowering<'a>,
     /// Of all arguments.
     operations: Operations<'a>,
     /// The errors with which a reply can end instead.
@@ -169,12 +168,11 @@ impl<'a> Plan<'a> {
             let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
             Errors { set: interface.error_set(set), key: error_key(&names) }
         });
-        let lowering = interface.lowering();
-        let operations = lowering.operations(errors.is_some(), arguments);
+        let operations = interface.lowering().operations(errors.is_some(), arguments);
         // A form that was put together by hand may not agree with itself.
         let agrees = |one: &Operations<'_>| one.layout.fixed_bytes == wire.layout.fixed_bytes;
         match operations.ok().filter(agrees) {
-            Some(operations) => Ok(Self { wire, lowering, operations, errors }),
+            Some(operations) => Ok(Self { wire, operations, errors }),
             None => location::Location::message(&wire.name).fail(JsonProblem::Form),
         }
     }

@@ -19,11 +19,8 @@ impl Generator<'_> {
         let (variants, arms): (Vec<_>, Vec<_>) =
             plans.iter().map(|plan| (self.variant(plan), self.arm(plan))).unzip();
         let arguments = plans.iter().flat_map(|plan| &plan.arguments);
-        let mut derives = self.derives(arguments.map(|(_, one)| &one.of));
-        if derives.to_string().contains("Copy") {
-            // An event is not a value like others: more may be added.
-            derives = quote!(#[derive(Debug, Clone, PartialEq, Eq, Hash)]);
-        }
+        // An event is not a value like others: more may be added.
+        let derives = self.derives_without_copy(arguments.map(|(_, one)| &one.of));
         let is_versioned = plans.iter().any(|plan| plan.is_versioned());
         let forms = is_versioned.then(|| quote!(, form_of: impl Fn(usize) -> corewire_bind::Form));
         let mutable = plans.iter().any(|plan| plan.has_capabilities()).then(|| quote!(mut));

@@ -150,6 +150,11 @@ impl<'a> Generator<'a> {
         self.facts(of).is_plain()
     }
 
+    /// Whether there are floating-point numbers in the values, which have no `Eq` and no `Hash`.
+    pub(super) fn has_floats(&self, of: &Type) -> bool {
+        self.facts(of).has_floats
+    }
+
     pub(super) fn has_capabilities(&self, of: &Type) -> bool {
         self.facts(of).capabilities > 0
     }

@@ -18,6 +18,7 @@ impl Generator<'_> {
         arms: &'f [Field],
     ) -> Result<TokenStream, FormDisagrees> {
         let (mut variants, mut stores, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+        let is_dynamic = arms.iter().any(|arm| !self.is_fixed(&arm.of));
         for (arm, index) in arms.iter().zip(0_u32..) {
             let (variant, inner) = (self.field(of, &arm.name), self.owned(&arm.of));
             let docs = docs_or(&arm.docs, &format!("`{}`.", arm.name));
@@ -34,20 +35,47 @@ impl Generator<'_> {
             let read = operations.value().map(|one| walk.get(one, false));
             reads.push(quote!(#index => Self::#variant(#read),));
         }
+        let derives = self.derives(arms.iter().map(|arm| &arm.of));
+        let (encode, reader) = match is_dynamic {
+            false => (
+                quote! {
+                    #[doc = " Stores the tag, and the arm at the beginning of the area."]
+                    #[inline]
+                    fn encode(&self, bytes: &mut [u8], tag: usize, area: usize) {
+                        match self { #(#stores)* }
+                    }
+                },
+                None,
+            ),
+            true => (
+                quote! {
+                    #[doc = " Stores the tag, and the arm at the beginning of the area. Appends its strings and vectors."]
+                    #[inline]
+                    fn encode(
+                        &self,
+                        bytes: &mut Vec<u8>,
+                        tag: usize,
+                        area: usize,
+                        place: &'static str,
+                    ) -> Result<(), corewire_bind::EncodeError> {
+                        match self { #(#stores)* }
+                        Ok(())
+                    }
+                },
+                Some(quote!(reader: &mut codec::Reader<'_>,)),
+            ),
+        };
         Ok(quote! {
             #docs
-            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            #derives
             pub enum #name { #(#variants)* }
 
             impl #name {
-                #[doc = " Stores the tag, and the arm at the beginning of the area."]
-                #[inline]
-                fn encode(&self, bytes: &mut [u8], tag: usize, area: usize) {
-                    match self { #(#stores)* }
-                }
+                #encode
 
                 #[inline]
                 fn decode(
+                    #reader
                     bytes: &[u8],
                     tag: usize,
                     area: usize,

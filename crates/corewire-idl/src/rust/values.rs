@@ -91,12 +91,32 @@ impl Generator<'_> {
         }
     }
 
-    /// What a type with values of these types derives. Rights cannot be copied or compared.
+    /// What a type with values of these types derives. Rights cannot be copied or compared, and floating-point numbers
+    /// have no `Eq` and no `Hash`.
     pub(super) fn derives<'t>(&self, of: impl Iterator<Item = &'t Type> + Clone) -> TokenStream {
+        let can_copy = of.clone().all(|one| self.is_fixed(one));
+        self.derives_with(can_copy, of)
+    }
+
+    /// The same for a type that is never `Copy`.
+    pub(super) fn derives_without_copy<'t>(
+        &self,
+        of: impl Iterator<Item = &'t Type> + Clone,
+    ) -> TokenStream {
+        self.derives_with(false, of)
+    }
+
+    fn derives_with<'t>(
+        &self,
+        can_copy: bool,
+        of: impl Iterator<Item = &'t Type> + Clone,
+    ) -> TokenStream {
         if of.clone().any(|one| self.has_capabilities(one)) {
             return quote!(#[derive(Debug)]);
         }
-        let copy = of.clone().all(|one| self.is_fixed(one)).then(|| quote!(Copy,));
-        quote!(#[derive(Debug, Clone, #copy PartialEq, Eq, Hash)])
+        let copy = can_copy.then(|| quote!(Copy,));
+        let mut of = of;
+        let eq = (!of.any(|one| self.has_floats(one))).then(|| quote!(, Eq, Hash));
+        quote!(#[derive(Debug, Clone, #copy PartialEq #eq)])
     }
 }

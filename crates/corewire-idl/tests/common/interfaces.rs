@@ -13,6 +13,7 @@ pub(crate) fn interfaces() -> Vec<Interface> {
     for path in [
         fixtures.join("edition1/shapes.if"),
         root.join("proof/processes/if/all.if"),
+        root.join("proof/processes/if/newer.if"),
         root.join("examples/interfaces/calculator.if"),
     ] {
         let loader = |name: &str| Source::read(Path::new(name));

@@ -94,6 +94,16 @@ impl Random {
                 let is_text = matches!(byte, b' '..=b'~' | b'\n' | b'\t');
                 if is_text { json!(char::from(byte).to_string()) } else { json!(byte) }
             }
+            Type::Builtin { builtin: Builtin::Float32 } => {
+                let number = f32::from_bits(u32::try_from(self.bits(4)).unwrap());
+                self.float(number.is_nan(), number.is_infinite(), number < 0.0, || {
+                    json!(number.to_string().parse::<f64>().unwrap())
+                })
+            }
+            Type::Builtin { builtin: Builtin::Float64 } => {
+                let number = f64::from_bits(self.bits(8));
+                self.float(number.is_nan(), number.is_infinite(), number < 0.0, || json!(number))
+            }
             Type::Builtin { builtin } => {
                 let bits = self.bits(builtin.bytes());
                 match builtin.is_signed() {
@@ -123,6 +133,22 @@ impl Random {
                 self.capabilities += 1;
                 json!({ "capability": self.capabilities + 100 })
             }
+        }
+    }
+
+    /// A number as JSON has it, which has no infinities and nothing of a NaN.
+    fn float(
+        &mut self,
+        is_nan: bool,
+        is_infinite: bool,
+        is_negative: bool,
+        number: impl FnOnce() -> Value,
+    ) -> Value {
+        match (is_nan, is_infinite) {
+            (true, _) => json!("NaN"),
+            (_, true) if is_negative => json!("-Infinity"),
+            (_, true) => json!("Infinity"),
+            _ => number(),
         }
     }
 

@@ -10,6 +10,7 @@ use corewire_circuit::monitor::{Asking, Handle, Monitor, Options};
 use corewire_circuit::wire::NodeId;
 
 corewire_bind::interface!(all);
+corewire_bind::interface!(newer);
 corewire_bind::interface!(sizes);
 corewire_bind::interface!(torture);
 
@@ -48,6 +49,12 @@ version!(
 #[allow(missing_docs, non_camel_case_types, clippy::all, clippy::pedantic)]
 pub mod all_round_trip {
     include!(concat!(env!("OUT_DIR"), "/all_round_trip.rs"));
+}
+
+/// The same of the second one.
+#[allow(missing_docs, non_camel_case_types, clippy::all, clippy::pedantic)]
+pub mod newer_round_trip {
+    include!(concat!(env!("OUT_DIR"), "/newer_round_trip.rs"));
 }
 
 mod descriptors;

@@ -157,6 +157,21 @@ macro_rules! plain {
 
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 bool str String);
 
+macro_rules! floats {
+    ($($of:ty)*) => {
+        $(
+            impl Show for $of {
+                fn show(&self, out: &mut String) {
+                    // A NaN is not equal to itself, and each of its bits counts.
+                    self.to_bits().show(out);
+                }
+            }
+        )*
+    };
+}
+
+floats!(f32 f64);
+
 impl<T: Show + ?Sized> Show for &T {
     fn show(&self, out: &mut String) {
         (**self).show(out);

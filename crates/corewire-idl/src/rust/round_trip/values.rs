@@ -64,6 +64,10 @@ impl Generator<'_> {
     pub(super) fn random(&self, of: &Type) -> TokenStream {
         match of {
             Type::Builtin { builtin: Builtin::Bool } => quote!(random.flag()),
+            Type::Builtin { builtin: Builtin::Float32 } => {
+                quote!(f32::from_bits(random.number() as u32))
+            }
+            Type::Builtin { builtin: Builtin::Float64 } => quote!(f64::from_bits(random.number())),
             Type::Builtin { builtin } => {
                 let name = format_ident!("{}", number(*builtin));
                 quote!(random.number() as #name)

@@ -25,27 +25,47 @@ impl Walk<'_, '_> {
                 quote!(#name::decode(codec::get_i32(#bytes, #at), #place)?)
             }
             Step::String { bytes_max, length } => {
-                let at = self.at(*length);
-                let owned = (!borrows).then(|| quote!(.to_owned()));
-                quote!(reader.str(#at, #place, #bytes_max)? #owned)
+                let (at, take) = (self.at(*length), if borrows { "str" } else { "owned_str" });
+                let take = format_ident!("{take}");
+                quote!(reader.#take(#at, #place, #bytes_max)?)
             }
             Step::Vector { elements, count_max, length } => {
                 let at = self.at(*length);
                 if elements.byte().is_some() {
-                    let owned = (!borrows).then(|| quote!(.to_vec()));
-                    return quote!(reader.bytes(#at, #place, #count_max)? #owned);
+                    let take = format_ident!("{}", if borrows { "bytes" } else { "owned_bytes" });
+                    return quote!(reader.#take(#at, #place, #count_max)?);
                 }
                 let element_bytes = Literal::u32_unsuffixed(elements.layout.fixed_bytes);
+                let limits = quote!(#at, #place, #count_max, #element_bytes);
+                if elements.is_dynamic() {
+                    let (fixed, mut walk) = self.element_of_parts(operation, elements);
+                    let read = elements.values.iter().map(|one| walk.get(one, false));
+                    let read = read.collect::<TokenStream>();
+                    let fixed =
+                        if names(&read, &fixed.to_string()) { quote!(#fixed) } else { quote!(_) };
+                    return quote!(reader.each(#limits, |reader, #fixed| Ok(#read))?);
+                }
                 let mut walk = self.element(operation, elements);
                 let read = elements.values.iter().map(|one| walk.get(one, false));
-                quote!(reader.elements(#at, #place, #count_max, #element_bytes, |bytes| Ok(#(#read)*))?)
+                quote!(reader.elements(#limits, |bytes| Ok(#(#read)*))?)
             }
             Step::Optional { value, present } => {
                 let at = self.at(*present);
                 let read = self.get(value, borrows);
-                let absent = value.lengths().into_iter().map(|(length, path)| {
-                    let (at, place) = (self.at(length), self.place(path));
-                    quote!(reader.absent(#at, #place)?;)
+                let absent = value.lengths().into_iter().map(|length| {
+                    let place = self.place(length.path);
+                    let count = Literal::u32_unsuffixed(length.count);
+                    match length.count {
+                        1 => {
+                            let at = self.at(length.at);
+                            quote!(reader.absent(#at, #place)?;)
+                        }
+                        _ => {
+                            let at =
+                                self.within(length.count, &quote!(0), |walk| walk.at(length.at));
+                            quote!(reader.all_absent(#at, #count, #place)?;)
+                        }
+                    }
                 });
                 let absent = absent.collect::<TokenStream>();
                 quote! {
@@ -76,7 +96,8 @@ impl Walk<'_, '_> {
             Step::Union { name, tag, area, .. } => {
                 let name = self.generator.type_name(name);
                 let (tag, area) = (self.at(*tag), self.at(*area));
-                quote!(#name::decode(#bytes, #tag, #area, #place)?)
+                let reader = operation.is_dynamic().then(|| quote!(reader.by_ref(),));
+                quote!(#name::decode(#reader #bytes, #tag, #area, #place)?)
             }
         }
     }
@@ -117,7 +138,7 @@ impl Walk<'_, '_> {
                 all
             }};
         }
-        if !all.is_empty() {
+        if !all.is_empty() || element.is_dynamic() {
             // The index only finds whether each is there.
             let index = if names(&read, &index.to_string()) { quote!(#index) } else { quote!(_) };
             return quote!(codec::each(#place, |#index| Ok(#read))?);

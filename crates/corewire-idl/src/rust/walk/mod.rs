@@ -4,8 +4,8 @@ mod get;
 mod lend;
 mod put;
 
-use proc_macro2::{Literal, TokenStream, TokenTree};
-use quote::quote;
+use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
+use quote::{format_ident, quote};
 
 use super::Generator;
 use crate::form::{Builtin, Layout, LeafPlace, Operation, Operations};
@@ -47,10 +47,27 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { message: None, base: Some(quote!(area)), ..walk }
     }
 
-    /// For an element of the vector of this operation.
+    /// For an element of the vector of this operation: its fixed part is `bytes`.
     fn element(&self, vector: &Operation<'_>, operations: &'w Operations<'_>) -> Self {
         let walk = Self::new(self.generator, "", operations, quote!(bytes));
         Self { message: self.message, vector: self.path(vector), depth: self.depth, ..walk }
+    }
+
+    /// The same for an element with strings or vectors of its own, whose fixed part has this name: others may be in it.
+    fn element_of_parts(
+        &self,
+        vector: &Operation<'_>,
+        operations: &'w Operations<'_>,
+    ) -> (Ident, Self) {
+        let (depth, walk) = (self.depth + 1, self.element(vector, operations));
+        let name = format_ident!("fixed{depth}");
+        (name.clone(), Self { bytes: quote!(#name), depth, ..walk })
+    }
+
+    /// The same for one that is appended to the message: its fixed part begins at the variable `base`.
+    fn appended(&self, vector: &Operation<'_>, operations: &'w Operations<'_>) -> Self {
+        let walk = self.element(vector, operations);
+        Self { bytes: quote!(out), base: Some(quote!(base)), ..walk }
     }
 
     /// The offset of a number, for the element that the walk is in.
@@ -145,6 +162,8 @@ pub(super) const fn number(builtin: Builtin) -> &'static str {
         Builtin::Int16 => "i16",
         Builtin::Int32 => "i32",
         Builtin::Int64 | Builtin::Intptr => "i64",
+        Builtin::Float32 => "f32",
+        Builtin::Float64 => "f64",
         Builtin::Bool => "bool",
         _ => "u64",
     }

@@ -34,6 +34,17 @@ impl Walk<'_, '_> {
                     return quote!(codec::put_bytes(#bytes, #at, #name, &#value, #count_max)?;);
                 }
                 let element_bytes = Literal::u32_unsuffixed(elements.layout.fixed_bytes);
+                if elements.is_dynamic() {
+                    let mut walk = self.appended(operation, elements);
+                    let store = elements.values.iter();
+                    let store = store.map(|one| walk.put(one, &quote!((*element))));
+                    return quote! {
+                        codec::put_each(#bytes, #at, #name, &#value, #count_max, #element_bytes, |out, base, element| {
+                            #(#store)*
+                            Ok(())
+                        })?;
+                    };
+                }
                 let mut walk = self.element(operation, elements);
                 let store = elements.values.iter().map(|one| walk.put(one, &quote!((*element))));
                 quote! {
@@ -84,7 +95,10 @@ impl Walk<'_, '_> {
             }
             Step::Union { tag, area, .. } => {
                 let (tag, area) = (self.at(*tag), self.at(*area));
-                quote!(#behind.encode(#bytes, #tag, #area);)
+                match operation.is_dynamic() {
+                    false => quote!(#behind.encode(#bytes, #tag, #area);),
+                    true => quote!(#behind.encode(#bytes, #tag, #area, #name)?;),
+                }
             }
         }
     }
