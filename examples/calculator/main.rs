@@ -105,9 +105,7 @@ impl calculator::Service for Calculator {
     }
 
     fn notes(&mut self, reply: calculator::NotesReply<'_>) {
-        if let Err(error) = reply.send(&self.notes) {
-            eprintln!("{error}");
-        }
+        reply.send(&self.notes);
     }
 
     fn stop(&mut self, reply: calculator::StopReply<'_>) {

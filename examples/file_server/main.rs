@@ -76,15 +76,9 @@ fn opened(path: &Path) -> Result<(OwnedFd, u64), Refusal> {
 
 impl files::Service for Files {
     fn open(&mut self, name: &str, reply: files::OpenReply<'_>) {
-        let sent = match Files::open(self, name) {
+        match Files::open(self, name) {
             Ok((file, bytes)) => reply.send(file.as_fd(), bytes),
-            Err(refusal) => {
-                reply.fail(refusal);
-                Ok(())
-            }
-        };
-        if let Err(error) = sent {
-            eprintln!("{name}: {error}");
+            Err(refusal) => reply.fail(refusal),
         }
     }
 
@@ -94,9 +88,7 @@ impl files::Service for Files {
         let mut names: Vec<String> = found.chain(self.kept.keys().cloned()).collect();
         names.sort();
         let lines: String = names.iter().flat_map(|name| [name, "\n"]).collect();
-        if let Err(error) = reply.send(&lines) {
-            eprintln!("{error}");
-        }
+        reply.send(&lines);
     }
 
     fn keep(&mut self, name: &str, file: OwnedFd, reply: files::KeepReply<'_>) {

@@ -191,6 +191,42 @@ pub fn put_each<T>(
     })
 }
 
+/// The longest details of an error.
+const DETAILS_BYTES_MAX: usize = 4096;
+
+/// Begins the details of an error, which [`end_details`] ends: they follow.
+pub fn begin_details(out: &mut Vec<u8>) -> usize {
+    out.extend([0; 4]);
+    out.len()
+}
+
+/// Stores the length of the details that begin here in front of them.
+pub fn end_details(out: &mut [u8], begin: usize) {
+    let length = u32::try_from(out.len() - begin).unwrap_or(u32::MAX);
+    put_u32(out, begin - 4, length);
+}
+
+/// The details of an error, from what lies behind the fixed part of a reply. One that does not know the error passes them.
+///
+/// # Errors
+/// They are incomplete, or longer than they can be.
+pub fn details<'a>(place: &'static str, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let short = Problem::Short { found: bytes.len(), due: 4 };
+    let (length, rest) = bytes.split_first_chunk().ok_or(DecodeError { place, problem: short })?;
+    let count = u32::from_le_bytes(*length);
+    match usize::try_from(count) {
+        Ok(due) if due > DETAILS_BYTES_MAX => {
+            let problem = Problem::Bound { count, count_max: 4096 };
+            Err(DecodeError { place, problem })
+        }
+        Ok(due) if due == rest.len() => Ok(rest),
+        _ => {
+            let problem = Problem::Missing { count, left: rest.len() };
+            Err(DecodeError { place, problem })
+        }
+    }
+}
+
 fn checked_count(place: &'static str, count: usize, count_max: u32) -> Result<u32, EncodeError> {
     match u32::try_from(count) {
         Ok(small) if small <= count_max => Ok(small),
@@ -436,6 +472,13 @@ impl<'a> Reader<'a> {
             0 => Ok(()),
             count => Err(DecodeError { place, problem: Problem::Bound { count, count_max: 0 } }),
         }
+    }
+
+    /// What has not been read.
+    #[inline]
+    #[must_use]
+    pub const fn rest(self) -> &'a [u8] {
+        self.rest
     }
 
     /// Checks that nothing is left.

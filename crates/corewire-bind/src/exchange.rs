@@ -27,7 +27,7 @@ pub struct Description<'a> {
 pub struct Wire<'a> {
     /// Its name; an rpc's request and reply are `NAME_call` and `NAME_reply`.
     pub name: &'a str,
-    /// Its ordinal, from 1.
+    /// Its ordinal, from 1. 0 for an error with its details, which is compared only.
     pub ordinal: u16,
     /// Structural hash of this message alone.
     pub hash: u64,
@@ -103,6 +103,12 @@ impl Description<'_> {
         self.wires.iter().map(|wire| wire.bytes_max).max().unwrap_or(0)
     }
 
+    /// The name of the request with this ordinal.
+    pub(crate) fn request_of(&self, ordinal: u16) -> &str {
+        let request = self.wires.iter().find(|wire| wire.ordinal == ordinal);
+        request.map_or("", |wire| wire.name.strip_suffix("_call").unwrap_or(wire.name))
+    }
+
     /// `magic:8 | hash:8 | count:2 | length:1 name`, then `hash:8 | ordinal:2 | length:1 name | count:1 (hash:8)...` for
     /// each message. `None` if a name is too long or there are too many messages.
     pub(crate) fn to_bytes(self) -> Option<Vec<u8>> {
@@ -142,6 +148,7 @@ impl Description<'_> {
             return Ok(Agreement { service: Forms::default(), client: Forms::default() });
         }
         let (mut client, mut service) = (Vec::new(), vec![ABSENT; self.wires.len()]);
+        let mut are_common = false;
         for _ in 0..count {
             let theirs = Theirs::read(&mut at).ok_or_else(broken)?;
             let index = self.wires.iter().position(|own| own.name == theirs.name);
@@ -153,8 +160,9 @@ impl Description<'_> {
                 *place = own_form;
             }
             client.push(their_form);
+            are_common |= theirs.ordinal != 0 && their_form != ABSENT;
         }
-        if client.iter().all(|form| *form == ABSENT) {
+        if !are_common {
             return Err(format!("the client and the service know different messages of {name}"));
         }
         Ok(Agreement { service: Forms::of_bytes(&service), client: Forms::of_bytes(&client) })
@@ -163,7 +171,7 @@ impl Description<'_> {
     /// A message that only the client knows. It may have no ordinal that means another message here.
     fn absent(&self, theirs: &Theirs<'_>) -> Result<u8, String> {
         match self.wires.iter().find(|own| own.ordinal == theirs.ordinal) {
-            None => Ok(ABSENT),
+            None | Some(Wire { ordinal: 0, .. }) => Ok(ABSENT),
             Some(own) => Err(format!(
                 "ordinal {} is {} in the client, and {} in the service",
                 theirs.ordinal,
@@ -213,7 +221,8 @@ impl<'a> Theirs<'a> {
         } else if let Some(index) = earlier.position(|hash| *hash == own.hash) {
             Ok((0, stored(index)))
         } else {
-            Err(format!("{} has other arguments in the service", own.name))
+            let what = if own.ordinal == 0 { "a value or details" } else { "arguments" };
+            Err(format!("{} has other {what} in the service", own.name))
         }
     }
 }

@@ -106,7 +106,12 @@ pub enum Body {
         values: Vec<Value>,
     },
     /// `errors name { ... };`
-    Errors(Vec<Value>),
+    Errors {
+        /// Whether `detailed` stands behind the name: errors can have details.
+        detailed: bool,
+        /// The errors.
+        values: Vec<Value>,
+    },
     /// `const type name = value;`
     Constant(TypeRef, Literal),
 }
@@ -177,6 +182,8 @@ pub struct Value {
     pub docs: Vec<String>,
     /// The name.
     pub name: Name,
+    /// The details of an error: `(String[64] path)`.
+    pub details: Option<(Vec<Argument>, Span)>,
     /// The value that is written out.
     pub literal: Option<(i128, Span)>,
 }
@@ -247,6 +254,8 @@ pub struct Message {
     pub ordinal: Option<Number>,
     /// The arguments, in order.
     pub arguments: Vec<Argument>,
+    /// `stream(...)` behind the arguments of an rpc (edition 1): the arguments of each part of the answer.
+    pub stream: Option<(Vec<Argument>, Span)>,
     /// `! errors` behind the arguments (edition 1).
     pub errors: Option<Name>,
 }

@@ -80,8 +80,9 @@ impl Serve {
     }
 
     /// Calls `report` with a sentence when something happens that does not end the service, and that its users should
-    /// know: the monitor's policy does not let it be reached by circuits, or does again. Any thread may call it. By
-    /// default the sentence is written to standard error.
+    /// know: the monitor's policy does not let it be reached by circuits, or does again; a reply could not be sent, because
+    /// an argument is longer than its bound, for example. Any thread may call it. By default the sentence is written to
+    /// standard error.
     pub fn report(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.report = Report(Arc::new(report));
         self
@@ -150,7 +151,8 @@ impl ServerCore {
         let peers = serve.clients_max.saturating_add(2).clamp(1, 1024);
         let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
         let endpoint = endpoint.create()?;
-        let mailbox = Mailbox::new(name, description, endpoint.interrupter());
+        let report = serve.report.clone();
+        let mailbox = Mailbox::new(name, description, endpoint.interrupter(), report);
         let socket_thread = SocketThread::start(listener, Arc::clone(&mailbox), serve.bind_within)?;
         let exporter = match serve.monitor {
             Some(at) => {

@@ -1,12 +1,13 @@
 //! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. A
 //! thread that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corewire::{Connection, Interrupter, MessageError};
 use corewire_circuit::link::control::{Control, Load, MonitorEvent};
 use corewire_os::fork::generation;
+use corewire_os::report::Report;
 
 use super::client_id::ClientId;
 use super::later::{LaterEvent, LaterMessage};
@@ -70,6 +71,9 @@ pub(crate) struct Mailbox {
     generation: u32,
     description: &'static Description<'static>,
     queue: Mutex<Queue>,
+    /// Who is told what the service's users should know, and of which messages it knows already.
+    report: Report,
+    reported: Mutex<HashSet<u16>>,
     /// Half of what a monitor has sent has been taken, or some of its descriptors.
     news_taken: Condvar,
     interrupter: Interrupter,
@@ -87,10 +91,43 @@ impl Mailbox {
         name: &str,
         description: &'static Description<'static>,
         interrupter: Interrupter,
+        report: Report,
     ) -> Arc<Self> {
-        let (name, queue) = (name.to_owned(), Mutex::default());
+        let (name, queue, reported) = (name.to_owned(), Mutex::default(), Mutex::default());
         let (generation, news_taken) = (generation(), Condvar::new());
-        Arc::new(Self { name, generation, description, queue, news_taken, interrupter })
+        Arc::new(Self {
+            name,
+            generation,
+            description,
+            queue,
+            report,
+            reported,
+            news_taken,
+            interrupter,
+        })
+    }
+
+    /// Whether a reply was sent. If not, says why, once for each request of the interface: a client may ask often.
+    #[inline]
+    pub(super) fn is_sent(&self, ordinal: u16, sent: &Result<(), CallError>) -> bool {
+        match sent {
+            Ok(()) => true,
+            Err(error) => self.not_sent(ordinal, error),
+        }
+    }
+
+    #[cold]
+    fn not_sent(&self, ordinal: u16, error: &CallError) -> bool {
+        if self.reported.lock().unwrap_or_else(PoisonError::into_inner).insert(ordinal) {
+            let name = self.description.request_of(ordinal);
+            let text = format!(
+                "service {}: a reply to `{name}` was not sent, which its caller was told: {error}. Others like it are not \
+                 reported",
+                self.name
+            );
+            (self.report.0)(&text);
+        }
+        false
     }
 
     pub(crate) fn name(&self) -> &str {

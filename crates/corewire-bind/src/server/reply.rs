@@ -72,16 +72,13 @@ impl<'a> Reply<'a> {
         sent.map_err(|_| CallError::NotSent)
     }
 
-    /// Sends what `encode` writes.
-    ///
-    /// # Errors
-    /// Those of `encode`; the caller is told that there will be no reply. [`CallError::NotSent`] if the capabilities
-    /// cannot be sent; the caller is told.
+    /// Sends what `encode` writes. False if it fails, or the capabilities cannot be sent: the caller is told that there will
+    /// be no reply, and the service's report says why.
     #[inline]
     pub fn send_with<'c>(
         mut self,
         encode: impl FnOnce(&mut Vec<u8>, &mut Capabilities<'c>) -> Result<(), EncodeError>,
-    ) -> Result<(), CallError> {
+    ) -> bool {
         let mut scratch = std::mem::take(&mut self.sending.scratch);
         let mut capabilities = Capabilities::new();
         let encoded = encode(&mut scratch, &mut capabilities);
@@ -100,7 +97,7 @@ impl<'a> Reply<'a> {
             Err(error) => Err(error.into()),
         };
         self.sending.scratch = scratch;
-        sent
+        self.sending.mailbox.is_sent(self.tag.ordinal(), &sent)
     }
 
     /// Separates the reply from the handler: it may be sent at any time, from any thread.
@@ -172,23 +169,34 @@ impl LaterReply {
         self.form
     }
 
-    /// Gives the reply to the service's thread, which sends it. Never waits. If its capabilities cannot be sent then, the
-    /// caller is told.
-    ///
-    /// # Errors
-    /// [`CallError::NotSent`] if the capabilities cannot be copied; the caller is told.
-    pub fn send(mut self, bytes: &[u8], capabilities: &Capabilities<'_>) -> Result<(), CallError> {
+    /// Gives a reply of these bytes to the service's thread, which sends it. Never waits.
+    pub fn send(mut self, bytes: &[u8]) {
         self.is_owed = false;
-        match capabilities.to_owned() {
+        self.put(None, bytes.to_vec(), Vec::new());
+    }
+
+    /// Like [`send`](Self::send), for what `encode` writes. False if it fails, or the capabilities cannot be copied: the
+    /// caller is told that there will be no reply, and the service's report says why. If the capabilities cannot be sent
+    /// then, the caller is told.
+    pub fn send_with<'c>(
+        mut self,
+        encode: impl FnOnce(&mut Vec<u8>, &mut Capabilities<'c>) -> Result<(), EncodeError>,
+    ) -> bool {
+        let (mut bytes, mut capabilities) = (Vec::new(), Capabilities::new());
+        let encoded = encode(&mut bytes, &mut capabilities).map_err(CallError::from);
+        let sent = encoded.and_then(|()| match capabilities.to_owned() {
             Ok(capabilities) => {
-                self.put(None, bytes.to_vec(), capabilities);
+                self.is_owed = false;
+                self.put(None, bytes, capabilities);
                 Ok(())
             }
             Err(_) => {
+                self.is_owed = false;
                 self.put(Some(status::NOT_SENT), Vec::new(), Vec::new());
                 Err(CallError::NotSent)
             }
-        }
+        });
+        self.mailbox.is_sent(self.tag.ordinal(), &sent)
     }
 
     fn put(&self, status: Option<u64>, bytes: Vec<u8>, capabilities: Vec<Received>) {

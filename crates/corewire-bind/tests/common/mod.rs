@@ -78,7 +78,7 @@ impl Dispatch for Echo {
             HELD => self.held.push((reply.later(0), request.bytes.len())),
             RELEASE => {
                 for (reply, length) in self.held.drain(..).rev() {
-                    reply.send(&(length as u64).to_le_bytes(), &Capabilities::new()).unwrap();
+                    reply.send(&(length as u64).to_le_bytes());
                 }
                 reply.send(b"");
             }

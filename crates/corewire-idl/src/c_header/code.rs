@@ -16,6 +16,10 @@ pub(super) struct Code {
 }
 
 impl Code {
+    pub(super) const fn new() -> Self {
+        Self { text: String::new(), depth: 0 }
+    }
+
     pub(super) fn line(&mut self, line: &str) {
         if !line.is_empty() {
             self.text.extend(std::iter::repeat_n("    ", self.depth));

@@ -30,10 +30,14 @@ impl<'a> Header<'a> {
         let name = self.wires.get(wire.name.as_str()).cloned().ok_or(FormDisagrees)?;
         let fails = wire.role == Role::Reply && message.errors.is_some();
         let arguments = message.arguments_of(wire).collect::<Vec<_>>();
+        let set = message.errors.as_deref().filter(|_| fails);
+        let union = set.and_then(|set| self.details_name(set));
         let first = fails.then_some("error").into_iter();
+        let first = first.chain(union.is_some().then_some("details"));
         let mut members =
             self.members_of(first.chain(arguments.iter().map(|argument| argument.name.as_str())));
         let error = if fails { Some(members.remove(0)) } else { None };
+        let details = union.map(|union| (union, members.remove(0)));
         let mut lines = Vec::new();
         for (argument, name) in arguments.iter().zip(&members) {
             lines.push((format!("{} {name};", self.reference(&argument.of)?), &argument.docs));
@@ -49,6 +53,10 @@ impl<'a> Header<'a> {
                 "/** 0, or one of the errors `{set}`: then nothing else counts. */"
             ));
             line!(self.code, "int32_t {error};");
+            if let Some((union, name)) = &details {
+                self.code.line("/** Those of the error, if it has some. */");
+                line!(self.code, "union {union} {name};");
+            }
         } else if lines.is_empty() {
             self.code.line("/** There are no arguments, and C has no empty structs. */");
             self.code.line("char unused;");
@@ -68,7 +76,8 @@ impl<'a> Header<'a> {
         let places = members.iter().map(|name| format!("args->{name}")).collect::<Vec<_>>();
         let fixed = format!("{}_FIXED_BYTES", name.to_ascii_uppercase());
         let error = error.as_deref().zip(operations.error);
-        let plan = Plan { fixed: &fixed, error, operations: &operations, places: &places };
+        let details = details.as_ref();
+        let plan = Plan { fixed: &fixed, error, details, operations: &operations, places: &places };
         let (size, put, get) = (self.sum(&plan)?, self.put(&plan)?, self.get(&plan)?);
         let words =
             [("$NAME", &name), ("$SIZE", &size.text), ("$PUT", &put.text), ("$GET", &get.text)];
@@ -103,13 +112,13 @@ impl<'a> Header<'a> {
 
     /// Code that computes the size.
     fn sum(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
-        let Plan { fixed, error, .. } = plan;
+        let Plan { fixed, error, details, .. } = plan;
         let mut sum = Code::default();
         for (operation, place) in plan.values() {
             self.size(operation, place, &mut sum)?;
         }
         let mut code = Code::default();
-        if sum.text.is_empty() {
+        if sum.text.is_empty() && details.is_none() {
             code.line("(void)args;");
             line!(code, "return {fixed};");
             return Ok(code);
@@ -117,7 +126,12 @@ impl<'a> Header<'a> {
         line!(code, "size_t size = {fixed};");
         if let Some((error, _)) = error {
             code.open(&format!("if (args->{error} != 0) {{"));
-            code.line("return size;");
+            match details {
+                Some((union, name)) => {
+                    line!(code, "return size + {union}_size(args->{error}, &args->{name});");
+                }
+                None => code.line("return size;"),
+            }
             code.close("}");
         }
         code.text.push_str(&sum.text);
@@ -127,10 +141,10 @@ impl<'a> Header<'a> {
 
     /// Code that writes the message, and the number of its bytes.
     fn put(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
-        let Plan { fixed, error, operations, .. } = plan;
+        let Plan { fixed, error, details, operations, .. } = plan;
         let mut code = Code::default();
-        let is_dynamic = !operations.layout.dynamics.is_empty();
-        if is_dynamic {
+        let is_dynamic = operations.is_dynamic();
+        if is_dynamic || details.is_some() {
             line!(code, "size_t used = {fixed};");
         }
         match operations.layout.fixed_bytes {
@@ -141,42 +155,58 @@ impl<'a> Header<'a> {
         if let Some((error, at)) = error {
             line!(code, "corewire_put_u32({}, (uint32_t)args->{error});", walk.at(*at));
             code.open(&format!("if (args->{error} != 0) {{"));
-            line!(code, "*written = {fixed};");
+            match details {
+                Some((union, name)) => {
+                    let arguments = format!("args->{error}, out, &used, &args->{name}");
+                    line!(code, "COREWIRE_TRY({union}_put({arguments}));");
+                    code.line("*written = used;");
+                }
+                None => line!(code, "*written = {fixed};"),
+            }
             code.line("return 0;");
             code.close("}");
         }
         for (operation, place) in plan.values() {
             walk.run(Way::Put, operation, place, &mut code)?;
         }
-        line!(code, "*written = {};", if is_dynamic { "used" } else { fixed });
+        let has_used = is_dynamic || details.is_some();
+        line!(code, "*written = {};", if has_used { "used" } else { fixed });
         Ok(code)
     }
 
     /// Code that reads the message.
     fn get(&mut self, plan: &Plan<'_, 'a>) -> Result<Code, FormDisagrees> {
-        let Plan { fixed, error, operations, .. } = plan;
+        let Plan { fixed, error, details, operations, .. } = plan;
         let mut code = Code::default();
-        let is_dynamic = !operations.layout.dynamics.is_empty();
+        let is_dynamic = operations.is_dynamic();
+        let is_open = is_dynamic || details.is_some();
         if operations.layout.fixed_bytes == 0 {
             code.line("(void)bytes;");
         }
-        code.open(&format!("if (length {} {fixed}) {{", if is_dynamic { "<" } else { "!=" }));
+        code.open(&format!("if (length {} {fixed}) {{", if is_open { "<" } else { "!=" }));
         code.line("return COREWIRE_ERROR_LENGTH;");
         code.close("}");
         let mut walk = Walk::new(self, "bytes");
         if let Some((error, at)) = error {
             line!(code, "args->{error} = corewire_get_i32({});", walk.at(*at));
+            if is_open {
+                line!(code, "struct corewire_rest rest = {{bytes + {fixed}, length - {fixed}}};");
+            }
             code.open(&format!("if (args->{error} != 0) {{"));
-            code.line("return 0;");
+            match details {
+                Some((union, name)) => {
+                    line!(code, "return {union}_get(args->{error}, &rest, &args->{name});");
+                }
+                None => code.line("return 0;"),
+            }
             code.close("}");
-        }
-        if is_dynamic {
+        } else if is_open {
             line!(code, "struct corewire_rest rest = {{bytes + {fixed}, length - {fixed}}};");
         }
         for (operation, place) in plan.values() {
             walk.run(Way::Get, operation, place, &mut code)?;
         }
-        code.line(match is_dynamic {
+        code.line(match is_open {
             true => "return rest.left == 0 ? 0 : COREWIRE_ERROR_LENGTH;",
             false => "return 0;",
         });
@@ -190,6 +220,8 @@ struct Plan<'p, 'a> {
     fixed: &'p str,
     /// The name and the place of the error in a reply.
     error: Option<(&'p str, LeafPlace)>,
+    /// The union of the details of errors, and its name in the reply.
+    details: Option<&'p (String, String)>,
     operations: &'p Operations<'a>,
     /// Where the arguments are in C.
     places: &'p [String],
@@ -205,7 +237,9 @@ fn about(message: &Message, wire: &Wire) -> String {
     let name = &message.name;
     match wire.role {
         Role::Call => format!("Calls `{name}`."),
+        Role::Reply if message.stream => format!("The end of the stream `{name}`."),
         Role::Reply => format!("The reply to `{name}`."),
+        Role::Part => format!("A part of the stream `{name}`."),
         Role::OneWay => format!("{} `{name}`.", capital(message.kind.as_str())),
     }
 }

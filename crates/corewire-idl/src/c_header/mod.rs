@@ -10,12 +10,14 @@
 //! | `vector.h`, `vector_of_parts.h` | a struct for vectors of one type, and its functions: elements of a fixed size, others |
 //! | `types.rs` | constants, errors, and types |
 //! | `alone.rs` | functions for elements of vectors and arms of unions |
+//! | `details.rs` | the details of errors |
 //! | `messages.rs` | for each message: a struct, its size, encoding and decoding |
 //! | `walk.rs` | the code that runs the operations of one message |
 //! | `names.rs` | names that C and C++ accept |
 
 mod alone;
 mod code;
+mod details;
 mod messages;
 mod names;
 mod support;
@@ -72,6 +74,8 @@ struct Header<'a> {
     unnamed: HashMap<String, String>,
     /// Types that have functions for values that stand alone.
     alone: HashSet<String>,
+    /// Unions of the details of errors, by the set.
+    details: HashMap<&'a str, String>,
     /// Names of messages, as they travel.
     wires: HashMap<&'a str, String>,
     code: Code,
@@ -87,6 +91,7 @@ impl<'a> Header<'a> {
             members: HashMap::new(),
             unnamed: HashMap::new(),
             alone: HashSet::new(),
+            details: HashMap::new(),
             wires: HashMap::new(),
             code: Code::default(),
         }
@@ -131,6 +136,7 @@ impl<'a> Header<'a> {
             };
             self.code.docs(&docs);
             self.enumerators(&set.name, &set.values);
+            self.error_details(set)?;
         }
         for (message, wire) in interface.wires() {
             self.message(message, wire)?;
@@ -173,6 +179,11 @@ impl<'a> Header<'a> {
             let endings = messages::ENDINGS;
             let name = self.names.give_all(&self.prefixed(&wire.name), endings);
             self.wires.insert(&wire.name, name);
+        }
+        for set in interface.errors.iter().filter(|set| set.detailed) {
+            let name = self.prefixed(&format!("{}_details", set.name));
+            let name = self.names.give_all(&name, details::ENDINGS);
+            self.details.insert(&set.name, name);
         }
         let decls = interface.types.iter().filter_map(|decl| match &decl.definition {
             Definition::Enum { values, .. } => Some((decl.name.as_str(), values)),

@@ -36,7 +36,7 @@ impl<'a> Checker<'a> {
     /// matter.
     pub(super) fn declare(&mut self, place: Place, declarations: &'a [Declaration]) {
         let mut own = HashMap::new();
-        let mut waiting = Vec::new();
+        let (mut waiting, mut errors) = (Vec::new(), Vec::new());
         for ast in declarations {
             if ast.after_message && place.edition == Edition::Zero {
                 let message = "types stand before all messages in edition 0";
@@ -49,12 +49,13 @@ impl<'a> Checker<'a> {
                     let value = self.constant(place, ast, of, &literal.kind, literal.span);
                     self.constants.insert(&ast.name.text, Constant { place, ast, value });
                 }
-                Body::Errors(values) => {
+                Body::Errors { detailed, values } => {
                     self.twice(place, &mut own, ast);
-                    let name = ast.name.text.clone();
-                    let values = self.values(place, values, 1);
-                    let set = form::ErrorSet { name, docs: ast.docs.clone(), values };
+                    let (name, docs) = (ast.name.text.clone(), ast.docs.clone());
+                    let resolved = self.values(place, values, 1);
+                    let set = form::ErrorSet { name, docs, detailed: *detailed, values: resolved };
                     self.errors.insert(&ast.name.text, (place, ast.name.span, set, place.main));
+                    errors.push((place, &ast.name.text, *detailed, values));
                 }
                 _ if self.shadowed_by_builtin(place, ast) => {}
                 _ => {
@@ -73,6 +74,46 @@ impl<'a> Checker<'a> {
             }
         }
         waiting.into_iter().for_each(|index| self.resolve(index));
+        for (place, set, detailed, values) in errors {
+            for value in values {
+                self.details(place, set, detailed, value);
+            }
+        }
+    }
+
+    /// The details of an error, whose types may be declared anywhere.
+    fn details(&mut self, place: Place, set: &str, detailed: bool, value: &'a Value) {
+        let Some((arguments, span)) = &value.details else { return };
+        if !detailed {
+            let message =
+                format!("error `{}` has details, and `{set}` is not detailed", value.name.text);
+            let one = self.error(Code::BadErrors, place, *span, message);
+            self.report(one.help(format!("write `errors {set} detailed {{ ... }}`")));
+            return;
+        }
+        let (mut names, mut fields) = (HashMap::new(), Vec::new());
+        for argument in arguments {
+            self.member_twice(place, "field", &mut names, &argument.name);
+            if let Some((_, span)) = argument.direction {
+                let message = "only arguments of an rpc have a direction";
+                let one = self.error(Code::DirectionNotPossible, place, span, message);
+                self.report(one.help("remove the word"));
+            }
+            let Ok(of) = self.argument_type(place, argument) else { return };
+            let (name, docs) = (argument.name.text.clone(), argument.docs.clone());
+            fields.push(form::Field { name, docs, of });
+        }
+        if let Err(refusal) = self.known.details(fields.iter().map(|field| &field.of)) {
+            let message = format!("details of `{}`: {}", value.name.text, refusal.reason);
+            let one = self.error(refusal.code, place, *span, message);
+            self.report(one);
+            return;
+        }
+        let errors = self.errors.get_mut(set).map(|(_, _, set, _)| &mut set.values);
+        let error = errors.into_iter().flatten().find(|one| one.name == value.name.text);
+        if let Some(error) = error.filter(|_| !fields.is_empty()) {
+            error.details = Some(form::Details { fields, layout: form::Layout::default() });
+        }
     }
 
     /// Makes a name mean this declaration from here on.
@@ -201,11 +242,16 @@ impl<'a> Checker<'a> {
                 Ok(Definition::Union { arms, area_bytes: 0 })
             }
             Body::Enum { flexible, values } => {
+                if let Some((_, span)) = values.iter().find_map(|one| one.details.as_ref()) {
+                    let message = "only errors have details";
+                    let one = self.error(Code::BadErrors, place, *span, message);
+                    self.report(one.help("write a union for values with fields"));
+                }
                 let values = self.values(place, values, 0);
                 Ok(Definition::Enum { flexible: *flexible, values })
             }
             // They are not types and have been handled.
-            Body::Errors(_) | Body::Constant(..) => Err(Reported),
+            Body::Errors { .. } | Body::Constant(..) => Err(Reported),
         }
     }
 
@@ -267,7 +313,7 @@ impl<'a> Checker<'a> {
                 self.report(one.also(place.file, other, "the same value here"));
             }
             let (name, docs) = (name.clone(), value.docs.clone());
-            resolved.push(EnumValue { name, docs, value: small });
+            resolved.push(EnumValue { name, docs, value: small, details: None });
         }
         resolved
     }

@@ -117,11 +117,12 @@ impl<'a> Checker<'a> {
         for message in messages.iter().filter(|message| message.keyword.0 == Keyword::Rpc) {
             names.remove(message.name.text.as_str());
         }
-        for Message { name, keyword, .. } in messages {
+        for Message { name, keyword, stream, .. } in messages {
             if keyword.0 != Keyword::Rpc {
                 continue;
             }
-            for ending in ["call", "reply"] {
+            let part = stream.is_some().then_some("part");
+            for ending in ["call", "reply"].into_iter().chain(part) {
                 let wire = format!("{}_{ending}", name.text);
                 if let Some(other) = names.get(wire.as_str()).copied() {
                     let message = format!("rpc `{}` is `{wire}` on the wire, too", name.text);
@@ -153,8 +154,23 @@ impl<'a> Checker<'a> {
         let mut names = HashMap::new();
         let mut arguments = Vec::with_capacity(ast.arguments.len());
         let mut failed = false;
-        for argument in &ast.arguments {
+        let parts = self.stream(place, kind, ast);
+        for (argument, is_part) in
+            ast.arguments.iter().map(|one| (one, false)).chain(parts.iter().map(|one| (one, true)))
+        {
             let direction = self.direction(place, kind, argument);
+            if direction == Some(Direction::Out) && !is_part && ast.stream.is_some() {
+                let name = &argument.name.text;
+                let message = format!("result `{name}` of a stream stands outside of its parts");
+                let one = self.error(Code::DirectionNotPossible, place, argument.of.span, message);
+                self.report(one.help("move it behind `stream`"));
+            }
+            if direction == Some(Direction::In) && is_part {
+                let name = &argument.name.text;
+                let message = format!("argument `{name}` stands in the parts of a stream");
+                let one = self.error(Code::DirectionNotPossible, place, argument.of.span, message);
+                self.report(one.help("write `out`, or move it before `stream`"));
+            }
             self.argument_names(place, &mut names, argument);
             match self.argument_type(place, argument) {
                 Ok(of) => arguments.push(form_argument(argument, direction, of)),
@@ -171,6 +187,7 @@ impl<'a> Checker<'a> {
             docs: ast.docs.clone(),
             metas,
             arguments,
+            stream: ast.stream.is_some(),
             errors,
             hash: Hash::default(),
             wires: Vec::new(),
@@ -179,6 +196,25 @@ impl<'a> Checker<'a> {
             self.limits(place, ast, &message);
         }
         message
+    }
+
+    /// The arguments of the parts of a stream.
+    fn stream(&mut self, place: Place, kind: Kind, ast: &'a Message) -> &'a [syntax::Argument] {
+        let Some((parts, span)) = &ast.stream else { return &[] };
+        if kind != Kind::Rpc {
+            let one = self.error(
+                Code::DirectionNotPossible,
+                place,
+                *span,
+                "only an rpc can answer with a stream",
+            );
+            self.report(one.help("make the message an `rpc`"));
+        } else if parts.is_empty() {
+            let message = "the parts of a stream have no arguments";
+            let one = self.error(Code::DirectionMissing, place, *span, message);
+            self.report(one.help("write `stream(out ...)`"));
+        }
+        parts
     }
 
     /// Each argument alone is possible; all together may be too large.
@@ -263,7 +299,9 @@ impl<'a> Checker<'a> {
     }
 
     fn meta_argument(&mut self, place: Place, ast: &'a Message, argument: &'a Name) {
-        let names = ast.arguments.iter().map(|one| one.name.text.as_str()).collect::<Vec<_>>();
+        let parts = ast.stream.iter().flat_map(|(parts, _)| parts);
+        let names = ast.arguments.iter().chain(parts).map(|one| one.name.text.as_str());
+        let names = names.collect::<Vec<_>>();
         if names.contains(&argument.text.as_str()) {
             return;
         }

@@ -10,7 +10,7 @@ mod types;
 
 use serde::Serialize;
 
-use crate::form::{Interface, Known, Message, Type};
+use crate::form::{EnumValue, ErrorSet, Field, Interface, Known, Message, Type};
 
 /// Whether old and new processes still understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -204,7 +204,14 @@ impl<'a> Differ<'a> {
         for set in &old.errors {
             if let Some(other) = new.error_set(&set.name) {
                 let subject = format!("errors `{}`", set.name);
+                if set.detailed != other.detailed {
+                    let now = if other.detailed { "now" } else { "no longer" };
+                    let text = format!("{subject} are {now} detailed");
+                    self.breaks(ChangeKind::ErrorsChanged, &subject, text)
+                        .note("details lie behind the number of an error");
+                }
                 self.values(&subject, true, &set.values, &other.values);
+                self.details(set, other);
             }
         }
         for constant in &old.constants {
@@ -215,6 +222,19 @@ impl<'a> Differ<'a> {
                 let message = format!("{subject} {what}");
                 self.add(Effect::Compatible, ChangeKind::ConstantChanged, &subject, message)
                     .note("constants do not travel; both sides may use different values");
+            }
+        }
+    }
+
+    /// The details of errors that both versions have.
+    fn details(&mut self, old: &'a ErrorSet, new: &'a ErrorSet) {
+        fn fields(error: &EnumValue) -> &[Field] {
+            error.details.as_ref().map(|details| details.fields.as_slice()).unwrap_or_default()
+        }
+        for error in &old.values {
+            if let Some(other) = new.values.iter().find(|other| other.name == error.name) {
+                let owner = format!("error `{}.{}`", old.name, error.name);
+                self.fields("field", &owner, fields(error), fields(other));
             }
         }
     }
@@ -283,6 +303,23 @@ impl<'a> Differ<'a> {
             };
             self.breaks(ChangeKind::ErrorsChanged, &subject, text)
                 .note("the reply has a place for the error only if there can be one");
+        }
+        if old.stream != new.stream {
+            let now = if new.stream { "now" } else { "no longer" };
+            let text = format!("{subject} {now} answers with a stream");
+            self.breaks(ChangeKind::KindChanged, &subject, text);
+            return;
+        }
+        let is_detailed =
+            |form: &Interface, name: &str| form.error_set(name).is_some_and(|set| set.detailed);
+        if let (Some(was), Some(is)) = (&old.errors, &new.errors)
+            && was != is
+            && is_detailed(self.old, was)
+            && is_detailed(self.new, is)
+        {
+            let text = format!("{subject} answers with errors `{is}` and did with `{was}`");
+            self.breaks(ChangeKind::ErrorsChanged, &subject, text)
+                .note("errors with details are compared by the name of their set");
         }
         self.arguments(&subject, old, new);
     }

@@ -47,7 +47,7 @@ impl Known {
         }
     }
 
-    fn fields(&self, fields: &[Field]) -> String {
+    pub(super) fn fields(&self, fields: &[Field]) -> String {
         let mut text = String::new();
         for field in fields {
             let _ = write!(text, "{}:{};", field.name, self.text(&field.of));

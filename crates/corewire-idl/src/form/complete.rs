@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::facts::{Entry, Facts, Known, Refusal};
 use super::lowering::Lowering;
 use super::{
-    Argument, Definition, Direction, Earlier, FormError, Hash, Interface, Kind, Layout, Message,
-    Role, Route, Type, Wire,
+    Argument, Definition, Details, Direction, Earlier, ErrorSet, Field, FormError, Hash,
+    INLINE_BYTES, Interface, Kind, Layout, Message, Role, Route, STREAM_CREDIT, Type, Wire,
 };
 use crate::lexer::NAME_BYTES_MAX;
 
@@ -36,7 +36,15 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         plain.push(entry.facts.is_plain().then_some(of));
         known.insert(decl.name.clone(), entry);
     }
+    for set in &interface.errors {
+        is_newer |= set.detailed;
+        check_details(&known, &mut budget, set)?;
+    }
+    let detailed = details_of(interface).map(|details| details.fields.clone()).collect::<Vec<_>>();
     let lowering = Lowering::new(known.definitions());
+    for (details, fields) in details_of(interface).zip(&detailed) {
+        details.layout = layout_of(&lowering, false, &typed(fields));
+    }
     for (decl, of) in interface.types.iter_mut().zip(&plain) {
         decl.layout = of.as_ref().map(|of| layout_of(&lowering, false, &[("", of)]));
     }
@@ -52,6 +60,14 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
             return Err(other(name, "it has more than 65535 arguments"));
         }
         let rpc = message.kind == Kind::Rpc;
+        is_newer |= message.stream;
+        let parts = message.arguments.iter().filter(|one| one.direction == Some(Direction::Out));
+        if message.stream && (!rpc || parts.count() == 0) {
+            return Err(other(
+                name,
+                "a stream is the answer of an rpc, and its parts have arguments",
+            ));
+        }
         if message.arguments.iter().any(|argument| argument.direction.is_some() != rpc) {
             return Err(other(name, "arguments of an rpc have a direction, others have none"));
         }
@@ -63,7 +79,8 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
             is_newer |= facts.is_newer;
         }
         budget.spend(name, leaves * (1 + optional_at_end(message) as u64))?;
-        let wires = wires(&known, &lowering, message);
+        let set = message.errors.as_ref().and_then(|set| interface.error_set(set));
+        let wires = wires(&known, &lowering, message, set);
         travelling.push(wires.map_err(|one| impossible(&message.name, one))?);
     }
     for (message, wires) in interface.messages.iter_mut().zip(travelling) {
@@ -75,7 +92,7 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         (message.hash, message.wires) = (Hash::of(&text), wires);
     }
     interface.form = if is_newer { 2 } else { 1 };
-    interface.hash = hash_of_interface(interface);
+    interface.hash = hash_of_interface(&known, interface);
     Ok(())
 }
 
@@ -87,10 +104,63 @@ fn names(interface: &Interface) -> Result<(), FormError> {
     });
     let arguments = interface.messages.iter().flat_map(|message| &message.arguments);
     let messages = interface.messages.iter().map(|message| &message.name);
+    let errors = interface.errors.iter().flat_map(|set| &set.values);
+    let details = errors.filter_map(|one| one.details.as_ref()).flat_map(|one| &one.fields);
+    let fields = fields.chain(details);
     let names = fields.map(|field| &field.name).chain(arguments.map(|one| &one.name));
     match names.chain(messages).find(|name| name.len() > NAME_BYTES_MAX) {
         Some(name) => Err(other(name, &format!("longer than {NAME_BYTES_MAX} bytes"))),
         None => Ok(()),
+    }
+}
+
+/// The details of all errors.
+fn details_of(interface: &mut Interface) -> impl Iterator<Item = &mut Details> {
+    let errors = interface.errors.iter_mut().flat_map(|set| &mut set.values);
+    errors.filter_map(|error| error.details.as_mut())
+}
+
+fn typed(fields: &[Field]) -> Vec<(&str, &Type)> {
+    fields.iter().map(|field| (field.name.as_str(), &field.of)).collect()
+}
+
+/// Checks the details of a set of errors.
+fn check_details(known: &Known, budget: &mut Budget, set: &ErrorSet) -> Result<(), FormError> {
+    for error in &set.values {
+        let Some(details) = &error.details else { continue };
+        let name = format!("{}.{}", set.name, error.name);
+        if !set.detailed || details.fields.is_empty() {
+            return Err(other(&name, "details need fields, and a set that is detailed"));
+        }
+        let facts = known.details(details.fields.iter().map(|field| &field.of));
+        budget.spend(&name, facts.map_err(|one| impossible(&name, one))?.leaves)?;
+    }
+    Ok(())
+}
+
+impl ErrorSet {
+    /// What is compared when two processes bind, for each error of a detailed set: its name with that of the set, and the
+    /// hash of its value and its details.
+    pub(crate) fn structures<'s>(
+        &'s self,
+        known: &'s Known,
+    ) -> impl Iterator<Item = (String, Hash)> + 's {
+        let values = self.values.iter().filter(|_| self.detailed);
+        values.map(|one| {
+            let fields = one.details.as_ref().map(|details| known.fields(&details.fields));
+            let text = format!("{}={}({})", one.name, one.value, fields.unwrap_or_default());
+            (format!("{}.{}", self.name, one.name), Hash::of(&text))
+        })
+    }
+}
+
+impl Interface {
+    /// What is compared besides the messages when two processes bind: each error of the detailed sets, as `SET.ERROR`,
+    /// with the hash of its value and its details. An error that only one side knows is compatible.
+    #[must_use]
+    pub fn error_hashes(&self) -> Vec<(String, Hash)> {
+        let known = self.known().unwrap_or_default();
+        self.errors.iter().flat_map(|set| set.structures(&known).collect::<Vec<_>>()).collect()
     }
 }
 
@@ -153,13 +223,16 @@ pub(crate) fn entry(known: &Known, definition: &mut Definition) -> Result<Entry,
     Ok(Entry { facts, text, definition: definition.clone() })
 }
 
-fn hash_of_interface(interface: &Interface) -> Hash {
+fn hash_of_interface(known: &Known, interface: &Interface) -> Hash {
     let mut messages =
         interface.messages.iter().map(|one| (one.ordinal, one.hash)).collect::<Vec<_>>();
     messages.sort_unstable();
     let mut text = interface.name.clone();
     for (ordinal, hash) in messages {
         let _ = write!(text, " {ordinal}:{hash}");
+    }
+    for (error, hash) in interface.errors.iter().flat_map(|set| set.structures(known)) {
+        let _ = write!(text, " {error}:{hash}");
     }
     Hash::of(&text)
 }
@@ -168,16 +241,24 @@ fn wires<'a>(
     known: &Known,
     lowering: &Lowering<'a>,
     message: &'a Message,
+    errors: Option<&ErrorSet>,
 ) -> Result<Vec<Wire>, Refusal> {
     let (name, kind) = (&message.name, message.kind);
     let wire = |name: String, role, direction, chosen: Option<Direction>| {
-        wire(known, lowering, message, Plan { name, role, direction, chosen })
+        wire(known, lowering, message, Plan { name, role, direction, chosen, errors })
     };
     match kind {
-        Kind::Rpc => Ok(vec![
-            wire(format!("{name}_call"), Role::Call, Route::ToService, Some(Direction::In))?,
-            wire(format!("{name}_reply"), Role::Reply, Route::ToClient, Some(Direction::Out))?,
-        ]),
+        Kind::Rpc => {
+            let out = Some(Direction::Out);
+            let mut wires = vec![
+                wire(format!("{name}_call"), Role::Call, Route::ToService, Some(Direction::In))?,
+                wire(format!("{name}_reply"), Role::Reply, Route::ToClient, out)?,
+            ];
+            if message.stream {
+                wires.push(wire(format!("{name}_part"), Role::Part, Route::ToClient, out)?);
+            }
+            Ok(wires)
+        }
         Kind::Message => Ok(vec![wire(name.clone(), Role::OneWay, Route::Both, None)?]),
         Kind::Call => Ok(vec![wire(name.clone(), Role::OneWay, Route::ToService, None)?]),
         Kind::Response | Kind::Event => {
@@ -186,48 +267,69 @@ fn wires<'a>(
     }
 }
 
-struct Plan {
+struct Plan<'e> {
     name: String,
     role: Role,
     direction: Route,
     chosen: Option<Direction>,
+    errors: Option<&'e ErrorSet>,
 }
 
 fn wire<'a>(
     known: &Known,
     lowering: &Lowering<'a>,
     message: &'a Message,
-    plan: Plan,
+    plan: Plan<'_>,
 ) -> Result<Wire, Refusal> {
-    let Plan { name, role, direction, chosen } = plan;
+    let Plan { name, role, direction, chosen, errors } = plan;
+    let ends_stream = message.stream && role == Role::Reply;
     let travels = message.arguments.iter().enumerate();
-    let travels = travels.filter(|(_, argument)| argument.direction == chosen);
+    let travels = travels.filter(|(_, one)| one.direction == chosen && !ends_stream);
     let (indices, arguments) = travels.unzip::<_, _, Vec<_>, Vec<_>>();
     let fails = role == Role::Reply && message.errors.is_some();
-    let hash = hash_of_wire(known, &name, fails, &arguments);
+    let detailed = errors.filter(|set| fails && set.detailed);
+    let mut head = format!("{name}{}", if fails { "!" } else { "" });
+    if let Some(set) = detailed {
+        let _ = write!(head, "detailed {}", set.name);
+    }
+    if ends_stream {
+        // What both sides take for granted of streams: the credit with which each begins.
+        let _ = write!(head, "stream {STREAM_CREDIT}");
+    }
+    let hash = hash_of_wire(known, &head, &arguments);
     let mut facts = Facts::default();
     for argument in &arguments {
         facts = facts.and(known.facts(&argument.of)?).within_limits()?;
     }
     let typed =
         arguments.iter().map(|one| (one.name.as_str(), &one.of)).collect::<Vec<(&str, &'a Type)>>();
-    let layout = layout_of(lowering, fails, &typed);
+    let layout_of = |values: &[(&str, &'a Type)]| {
+        let mut layout = layout_of(lowering, fails, values);
+        if let Some(set) = detailed {
+            let details = set.values.iter().filter_map(|error| error.details.as_ref());
+            let details = details.map(|details| details.layout.bytes_max).max().unwrap_or(0);
+            layout.bytes_max = layout.bytes_max.max(layout.fixed_bytes + 4 + details);
+            layout.inline = layout.bytes_max <= INLINE_BYTES;
+        }
+        layout
+    };
+    let layout = layout_of(&typed);
     let mut earlier = Vec::new();
     let required = arguments
         .iter()
         .rposition(|argument| !matches!(argument.of, Type::Optional { .. }))
         .map_or(0, |last| last + 1);
     for count in (required..arguments.len()).rev().take(EARLIER_MAX) {
-        let hash = hash_of_wire(known, &name, fails, &arguments[..count]);
-        let layout = layout_of(lowering, fails, &typed[..count]);
+        let hash = hash_of_wire(known, &head, &arguments[..count]);
+        let layout = layout_of(&typed[..count]);
         earlier.push(Earlier { argument_count: small(count), hash, layout });
     }
     let arguments = indices.into_iter().map(small).collect();
     Ok(Wire { name, role, direction, arguments, hash, layout, earlier })
 }
 
-fn hash_of_wire(known: &Known, name: &str, fails: bool, arguments: &[&Argument]) -> Hash {
-    let mut text = format!("{name}{}(", if fails { "!" } else { "" });
+fn hash_of_wire(known: &Known, head: &str, arguments: &[&Argument]) -> Hash {
+    let mut text = format!("{head}(");
     for argument in arguments {
         let _ = write!(text, "{}:{};", argument.name, known.text(&argument.of));
     }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::layout::{MESSAGE_BYTES_MAX, MESSAGE_CAPABILITIES_MAX, MESSAGE_LEAVES_MAX};
-use super::{Builtin, Definition, Type};
+use super::{Builtin, DETAILS_BYTES_MAX, Definition, Type};
 use crate::diagnostics::Code;
 
 /// The largest type of fixed size.
@@ -187,6 +187,27 @@ impl Known {
             Type::Client { .. } => Facts { capabilities: 1, depth: 1, ..Facts::default() },
         };
         Facts { depth: facts.depth + 1, ..facts }.within_limits()
+    }
+
+    /// Of the details of an error.
+    pub(crate) fn details<'t>(
+        &self,
+        fields: impl IntoIterator<Item = &'t Type>,
+    ) -> Result<Facts, Refusal> {
+        let mut all = Facts::default();
+        for of in fields {
+            all = all.and(self.facts(of)?).within_limits()?;
+        }
+        if all.capabilities > 0 {
+            return Refusal::impossible("details of an error have no capabilities");
+        }
+        if all.bytes_max > DETAILS_BYTES_MAX {
+            let bytes = all.bytes_max;
+            return Refusal::too_large(format!(
+                "up to {bytes} bytes: details of an error have at most {DETAILS_BYTES_MAX}"
+            ));
+        }
+        Ok(all)
     }
 
     pub(crate) fn facts_of_definition(&self, definition: &Definition) -> Result<Facts, Refusal> {

@@ -14,8 +14,8 @@
 //! What a reader may rely on:
 //!
 //! - `form` is 1, or 2 if the interface has something that a reader of form 1 would misunderstand: floating-point
-//!   numbers; elements of vectors and arrays, or arms of unions, with strings or vectors of their own. New members may
-//!   appear without a new form: readers ignore members that they do not know.
+//!   numbers; elements of vectors and arrays, or arms of unions, with strings or vectors of their own; errors with
+//!   details; streams. New members may appear without a new form: readers ignore members that they do not know.
 //! - Order is stable: constants, errors and messages stand in the order of the file; types in the order in which one
 //!   can be defined after the other, first those of imports. Equal files give equal bytes.
 //! - Types are named where they are used ([`Type::Named`]); `types` contains every name that is used, so an alias
@@ -41,7 +41,7 @@ pub use layout::{
     Capability, Dynamic, INLINE_BYTES, Layout, Leaf, LeafRole, MESSAGE_BYTES_MAX,
     MESSAGE_CAPABILITIES_MAX, MESSAGE_LEAVES_MAX,
 };
-pub use types::{CapabilityKind, Definition, EnumValue, Field, Type};
+pub use types::{CapabilityKind, Definition, Details, EnumValue, Field, Type};
 
 pub(crate) use complete::{complete, entry};
 pub(crate) use facts::{Facts, Known, NESTING_MAX};
@@ -143,6 +143,9 @@ pub struct ErrorSet {
     pub name: String,
     /// Lines of documentation.
     pub docs: Vec<String>,
+    /// Whether errors can have details (form 2). Then the errors that both sides know are compared when they bind.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub detailed: bool,
     /// The errors. Their values are greater than 0: 0 is success.
     pub values: Vec<EnumValue>,
 }
@@ -196,11 +199,15 @@ pub struct Message {
     pub metas: Vec<Meta>,
     /// All arguments, in the order of the file.
     pub arguments: Vec<Argument>,
+    /// Whether the answer of the rpc is a stream (form 2): its `out` arguments are those of each part, of which there
+    /// is any number, and the reply, without arguments, ends it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stream: bool,
     /// The name of the errors that the rpc can answer with.
     pub errors: Option<String>,
     /// Structural hash of the whole; see [`Hash`](struct@Hash).
     pub hash: Hash,
-    /// What travels: one message, or request and reply.
+    /// What travels: one message; or request, reply, and the parts of a stream.
     pub wires: Vec<Wire>,
 }
 
@@ -228,6 +235,17 @@ pub enum Direction {
     In,
     /// Back to the caller.
     Out,
+}
+
+/// Bytes of parts that a service may send of a stream before the client asks for more. Both sides take it for granted.
+pub const STREAM_CREDIT: u64 = 1 << 16;
+
+/// The largest details of an error.
+pub const DETAILS_BYTES_MAX: u64 = 4096;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// An annotation, such as `@ata(command=0xC8)`.
@@ -259,6 +277,8 @@ pub enum Role {
     Call,
     /// The reply of an rpc.
     Reply,
+    /// A part of the answer of an rpc whose answer is a stream.
+    Part,
 }
 
 /// Which way a message travels.
@@ -276,7 +296,7 @@ pub enum Route {
 /// One message as it travels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wire {
-    /// The message's name; an rpc's request and reply are `NAME_call` and `NAME_reply`.
+    /// The message's name; an rpc's request and reply are `NAME_call` and `NAME_reply`, the parts of a stream `NAME_part`.
     pub name: String,
     /// What it is for.
     pub role: Role,

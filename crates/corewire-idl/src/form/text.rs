@@ -68,6 +68,7 @@ impl Text {
         for set in &interface.errors {
             self.member(&set.docs);
             self.add(format_args!("errors {} ", set.name));
+            self.add(if set.detailed { "detailed " } else { "" });
             self.values(&set.values, 1);
             self.add(";");
         }
@@ -119,6 +120,17 @@ impl Text {
                 self.docs(&one.docs);
             }
             self.add(&one.name);
+            if let Some(details) = &one.details {
+                self.add("(");
+                for (index, field) in details.fields.iter().enumerate() {
+                    self.add(if index > 0 { ", " } else { "" });
+                    if !field.docs.is_empty() {
+                        self.docs(&field.docs);
+                    }
+                    self.add(variable(&field.of, &field.name, None));
+                }
+                self.add(")");
+            }
             if due != Some(one.value) {
                 self.add(format_args!(" = {}", one.value));
             }
@@ -140,18 +152,27 @@ impl Text {
         if message.explicit_ordinal {
             self.add(format_args!(" @{}", message.ordinal));
         }
+        let is_part = |one: &&Argument| message.stream && one.direction == Some(Direction::Out);
+        self.arguments(message.arguments.iter().filter(|one| !is_part(one)));
+        if message.stream {
+            self.add(" stream");
+            self.arguments(message.arguments.iter().filter(is_part));
+        }
+        if let Some(errors) = &message.errors {
+            self.add(format_args!(" ! {errors}"));
+        }
+        self.add(";");
+    }
+
+    fn arguments<'a>(&mut self, arguments: impl Iterator<Item = &'a Argument>) {
         self.add("(");
-        for (index, argument) in message.arguments.iter().enumerate() {
+        for (index, argument) in arguments.enumerate() {
             if index > 0 {
                 self.add(", ");
             }
             self.argument(argument);
         }
         self.add(")");
-        if let Some(errors) = &message.errors {
-            self.add(format_args!(" ! {errors}"));
-        }
-        self.add(";");
     }
 
     fn argument(&mut self, argument: &Argument) {

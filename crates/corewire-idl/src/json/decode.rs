@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::location::{Location, Name};
-use super::{JsonError, JsonProblem, Plan, bytes, floats};
+use super::{Errors, JsonError, JsonProblem, Plan, bytes, floats};
 use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn decode(plan: &Plan<'_>, bytes: &[u8]) -> Result<Value, JsonError> {
@@ -39,7 +39,8 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
         let plan = self.plan;
         let here = &Location::message(&plan.wire.name);
         let (found, due) = (self.bytes.len(), self.rest);
-        if plan.operations.layout.dynamics.is_empty() && found != due {
+        let detailed = plan.errors.as_ref().is_some_and(|errors| errors.detailed);
+        if plan.operations.layout.dynamics.is_empty() && found != due && !detailed {
             return here.fail(JsonProblem::Length { found, due });
         }
         if found < due {
@@ -48,9 +49,7 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
         if let (Some(errors), Some(at)) = (&plan.errors, plan.operations.error) {
             let error = i32::from_le_bytes(self.number(at, here)?);
             if error != 0 {
-                let values = errors.set.map(|set| set.values.as_slice()).unwrap_or_default();
-                let error = named(values, error).map_or(Value::from(error), Value::from);
-                return Ok(object(&errors.key, error));
+                return Ok(object(&errors.key, self.error(errors, error, here)?));
             }
         }
         let mut all = Map::new();
@@ -59,6 +58,50 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
         }
         match self.bytes.len() - self.rest {
             0 => Ok(Value::Object(all)),
+            left => here.fail(JsonProblem::Left { left }),
+        }
+    }
+
+    /// The error with which a reply ends instead, with its details.
+    fn error(
+        &mut self,
+        errors: &Errors<'a>,
+        error: i32,
+        here: &Location<'_>,
+    ) -> Result<Value, JsonError> {
+        let name = named(errors.values(), error);
+        let shown = name.map_or(Value::from(error), Value::from);
+        if !errors.detailed {
+            return Ok(shown);
+        }
+        let rest = self.bytes.get(self.rest..).unwrap_or_default();
+        let Some((length, rest)) = rest.split_first_chunk() else {
+            return here.fail(JsonProblem::Short { found: self.bytes.len(), due: self.rest + 4 });
+        };
+        let (count, left) = (u32::from_le_bytes(*length), rest.len());
+        if usize::try_from(count) != Ok(left) {
+            return here.fail(JsonProblem::Length { found: left, due: wide(count) });
+        }
+        self.rest += 4;
+        let (Some(name), Some(details)) = (name, errors.details(error)) else {
+            return match name.is_some() && left > 0 {
+                true => here.fail(JsonProblem::Left { left }),
+                // Nothing is known of it but its number.
+                false => Ok(shown),
+            };
+        };
+        let (here, fixed) =
+            (here.alone(Name::Named(name), self.rest)?, wide(details.layout.fixed_bytes));
+        if left < fixed {
+            return here.fail(JsonProblem::Short { found: left, due: fixed });
+        }
+        self.rest += fixed;
+        let mut all = Map::new();
+        for one in &details.values {
+            all.insert(one.path.clone(), self.get(one, &here.field(&one.path))?);
+        }
+        match self.bytes.len() - self.rest {
+            0 => Ok(object(name, Value::Object(all))),
             left => here.fail(JsonProblem::Left { left }),
         }
     }
@@ -260,6 +303,10 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
             false => here.fail(JsonProblem::Missing { count, left }),
         }
     }
+}
+
+fn wide(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn named(values: &[EnumValue], value: i32) -> Option<&str> {

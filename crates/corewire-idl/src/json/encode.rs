@@ -67,18 +67,64 @@ impl<'a> Encoder<'_, 'a> {
     fn error(
         &mut self,
         at: LeafPlace,
-        errors: &Errors<'_>,
+        errors: &Errors<'a>,
         value: &Value,
         here: &Location<'_>,
     ) -> Result<(), JsonError> {
-        let values = errors.set.map(|set| set.values.as_slice()).unwrap_or_default();
+        let values = errors.values();
         let of = errors.set.map(|set| set.name.as_str()).unwrap_or_default();
+        let only = value.as_object().filter(|all| errors.detailed && all.len() == 1);
+        let (value, details) = match only.and_then(|all| all.iter().next()) {
+            Some((name, details)) => (&Value::from(name.as_str()), Some(details)),
+            None => (value, None),
+        };
         let number = enumerated("error", of, values, true, value, here)?;
         if number == 0 {
             // 0 is success.
             return here.fail(JsonProblem::Value { found: 0, of: of.to_owned() });
         }
-        self.store(at, &number.to_le_bytes(), here)
+        self.store(at, &number.to_le_bytes(), here)?;
+        match errors.detailed {
+            true => self.details(errors, number, details, here),
+            false => Ok(()),
+        }
+    }
+
+    /// The length of the details of an error, and the details.
+    fn details(
+        &mut self,
+        errors: &Errors<'a>,
+        number: i32,
+        details: Option<&Value>,
+        here: &Location<'_>,
+    ) -> Result<(), JsonError> {
+        let length_at = self.out.len();
+        self.out.extend([0; 4]);
+        let name = errors.values().iter().find(|one| one.value == number);
+        let name = name.map(|one| one.name.as_str()).unwrap_or_default();
+        let here = here.alone(Name::Named(name), self.out.len())?;
+        let (operations, given) = match (errors.details(number), details) {
+            (None, None) => return Ok(()),
+            (None, Some(Value::Object(given))) if given.is_empty() => return Ok(()),
+            (None, Some(_)) => return here.fail(JsonProblem::NoDetails),
+            (Some(operations), Some(Value::Object(given))) => (operations, given),
+            (Some(_), other) => {
+                let due = format!("{{\"{name}\": an object of its details}}");
+                return here.fail(JsonProblem::kind(other.unwrap_or(&Value::from(name)), due));
+            }
+        };
+        let fixed = usize::try_from(operations.layout.fixed_bytes).unwrap_or(0);
+        self.out.resize(self.out.len() + fixed, 0);
+        known("field", given, operations.values.iter().map(|one| one.path.as_str()), &here)?;
+        for one in &operations.values {
+            self.put(one, given.get(&one.path), &here.field(&one.path))?;
+        }
+        let length = u32::try_from(self.out.len() - length_at - 4).unwrap_or(u32::MAX);
+        match self.out.get_mut(length_at..).and_then(<[u8]>::first_chunk_mut) {
+            Some(place) => *place = length.to_le_bytes(),
+            None => return here.fail(JsonProblem::Form),
+        }
+        Ok(())
     }
 
     /// Stores a number, or the bytes of an array.

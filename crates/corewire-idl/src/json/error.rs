@@ -92,6 +92,9 @@ pub enum JsonProblem {
         /// Why.
         reason: String,
     },
+    /// Details of an error that has none.
+    #[error("this error has no details")]
+    NoDetails,
     /// An error stands beside results.
     #[error("a reply has an error or results, not both")]
     Both,

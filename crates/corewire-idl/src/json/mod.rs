@@ -39,8 +39,9 @@
 //! Vectors are as arrays. A string for a fixed array of `char` may be shorter: zeros follow, which are not decoded.
 //!
 //! Arguments are an object, or an array in the order of the file. Optional arguments may be missing. The reply of an rpc
-//! that failed is `{"error": "NOT_FOUND"}`, with the number instead of the name if the error is unknown. If an argument
-//! is called `error`, the error is called `error_`.
+//! that failed is `{"error": "NOT_FOUND"}`, with the number instead of the name if the error is unknown, and
+//! `{"error": {"NOT_FOUND": {"name": "x"}}}` if it has details. If an argument is called `error`, the error is called
+//! `error_`.
 
 mod bytes;
 mod decode;
@@ -54,7 +55,9 @@ pub use error::{JsonError, JsonProblem};
 
 use serde_json::Value;
 
-use crate::form::{ErrorSet, FormDisagrees, Interface, Message, Operations, Role, Type, Wire};
+use crate::form::{
+    EnumValue, ErrorSet, FormDisagrees, Interface, Message, Operations, Role, Type, Wire,
+};
 
 /// A message that can be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,6 +156,20 @@ struct Errors<'a> {
     set: Option<&'a ErrorSet>,
     /// The name that the error has among the arguments.
     key: String,
+    /// Whether details follow.
+    detailed: bool,
+    /// Those of the errors that have some, by their values.
+    details: Vec<(i32, Operations<'a>)>,
+}
+
+impl<'a> Errors<'a> {
+    fn values(&self) -> &'a [EnumValue] {
+        self.set.map(|set| set.values.as_slice()).unwrap_or_default()
+    }
+
+    fn details(&self, error: i32) -> Option<&Operations<'a>> {
+        self.details.iter().find(|(value, _)| *value == error).map(|(_, details)| details)
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -164,11 +181,22 @@ impl<'a> Plan<'a> {
         let arguments = message.arguments_of(wire).map(|one| (one.name.as_str(), &one.of));
         let arguments = arguments.collect::<Vec<_>>();
         let set = message.errors.as_ref().filter(|_| wire.role == Role::Reply);
+        let lowering = interface.lowering();
         let errors = set.map(|set| {
             let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-            Errors { set: interface.error_set(set), key: error_key(&names) }
+            let set = interface.error_set(set);
+            let detailed = set.is_some_and(|set| set.detailed);
+            let values = set.map(|set| set.values.as_slice()).unwrap_or_default();
+            let details = values.iter().filter_map(|one| Some((one.value, one.details.as_ref()?)));
+            let details = details.map(|(value, details)| {
+                let fields = details.fields.iter().map(|field| (field.name.as_str(), &field.of));
+                Ok((value, lowering.operations(false, fields)?))
+            });
+            let details = details.collect::<Result<_, FormDisagrees>>()?;
+            Ok::<_, FormDisagrees>(Errors { set, key: error_key(&names), detailed, details })
         });
-        let operations = interface.lowering().operations(errors.is_some(), arguments);
+        let errors = location::Location::message(&wire.name).checked(errors.transpose())?;
+        let operations = lowering.operations(errors.is_some(), arguments);
         // A form that was put together by hand may not agree with itself.
         let agrees = |one: &Operations<'_>| one.layout.fixed_bytes == wire.layout.fixed_bytes;
         match operations.ok().filter(agrees) {

@@ -91,8 +91,13 @@ impl Cursor<'_> {
         self.needs_edition("`errors`", keyword);
         self.advance();
         let name = self.name("the name of the errors")?;
+        // A word of the language only here.
+        let detailed = self.word() == "detailed" && self.peek(1).kind == Kind::Mark(b'{');
+        if detailed {
+            self.advance();
+        }
         let values = self.values()?;
-        Ok((name, Body::Errors(values)))
+        Ok((name, Body::Errors { detailed, values }))
     }
 
     /// `{ A, B = 4 }`. Edition 1 allows a comma at the end.
@@ -133,13 +138,20 @@ impl Cursor<'_> {
 
     fn value(&mut self, docs: Vec<String>) -> Parsed<Value> {
         let name = self.name("the name of a value")?;
+        let mut details = None;
+        if self.kind() == Kind::Mark(b'(') {
+            let begin = self.span();
+            self.needs_edition("details of an error", begin);
+            let fields = self.arguments()?;
+            details = Some((fields, begin.to(self.previous())));
+        }
         let mut literal = None;
         if self.kind() == Kind::Mark(b'=') {
             self.needs_edition("a number for a value", self.span());
             self.advance();
             literal = Some(self.integer()?);
         }
-        Ok(Value { docs, name, literal })
+        Ok(Value { docs, name, details, literal })
     }
 
     fn fields(&mut self, body: fn(Vec<Field>) -> Body) -> Parsed<(Name, Body)> {

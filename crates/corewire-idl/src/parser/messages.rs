@@ -26,6 +26,15 @@ impl Cursor<'_> {
             ordinal = Some(self.number("an ordinal")?);
         }
         let arguments = self.arguments()?;
+        // A word of the language only here.
+        let mut stream = None;
+        if self.word() == "stream" && self.peek(1).kind == Kind::Mark(b'(') {
+            let begin = self.span();
+            self.needs_edition("`stream`", begin);
+            self.advance();
+            let parts = self.arguments()?;
+            stream = Some((parts, begin.to(self.previous())));
+        }
         let mut errors = None;
         if self.kind() == Kind::Mark(b'!') {
             self.needs_edition("`!` with errors", self.span());
@@ -33,7 +42,7 @@ impl Cursor<'_> {
             errors = Some(self.name("the name of errors")?);
         }
         self.semicolon("the message");
-        Ok(Message { docs, metas, keyword, name, ordinal, arguments, errors })
+        Ok(Message { docs, metas, keyword, name, ordinal, arguments, stream, errors })
     }
 
     fn keyword(&mut self) -> Parsed<Keyword> {
@@ -91,7 +100,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn arguments(&mut self) -> Parsed<Vec<Argument>> {
+    pub(super) fn arguments(&mut self) -> Parsed<Vec<Argument>> {
         if !self.eat(b'(') {
             self.expected("`(`", &[]);
             return Err(Reported);

@@ -16,15 +16,17 @@ impl Generator<'_> {
         let has_capabilities = plan.has_capabilities();
         let arms = plan.versions.iter().skip(1).chain(&plan.versions[..1]).map(|version| {
             let (decode, pattern) = (&version.decode, pattern(version));
+            let memory = plan.is_nested().then(|| quote!(, memory_max));
             if version.layout.capabilities.is_empty() && has_capabilities {
-                return quote!(#pattern => { arrived.finish()?; #decode(bytes) });
+                return quote!(#pattern => { arrived.finish()?; #decode(bytes #memory) });
             }
             let arrived = has_capabilities.then(|| quote!(, arrived));
-            quote!(#pattern => #decode(bytes #arrived),)
+            quote!(#pattern => #decode(bytes #memory #arrived),)
         });
         let arms = arms.collect::<TokenStream>();
         let (of, lifetime) = self.decoded(plan);
         let generics = lifetime.as_ref().map(|lifetime| quote!(<#lifetime>));
+        let memory = plan.is_nested().then(|| quote!(memory_max: usize,));
         let arrived = has_capabilities.then(|| quote!(arrived: corewire_bind::Arrived<'_>,));
         let text = format!(
             "The arguments of `{}`, in the version that the other side knows.",
@@ -36,6 +38,7 @@ impl Generator<'_> {
             fn #name #generics(
                 form: corewire_bind::Form,
                 bytes: &#lifetime [u8],
+                #memory
                 #arrived
             ) -> Result<#of, corewire_bind::DecodeError> {
                 match form { #arms }
@@ -101,11 +104,18 @@ impl Generator<'_> {
             true => quote!(fixed),
             false => quote!(_),
         };
-        let (begin, mut end) = if version.layout.dynamics.is_empty() {
+        let has_details = plan.has_details();
+        let (begin, mut end) = if version.layout.dynamics.is_empty() && !has_details {
             (quote!(let #fixed = codec::exactly::<#bytes>(#place, bytes)?;), None)
         } else {
-            let begin =
-                quote!(let (mut reader, #fixed) = codec::Reader::new::<#bytes>(#place, bytes)?;);
+            let mutable = operations.is_dynamic().then(|| quote!(mut));
+            let (new, memory) = match plan.is_nested() {
+                true => (quote!(limited), Some(quote!(, memory_max))),
+                false => (quote!(new), None),
+            };
+            let begin = quote! {
+                let (#mutable reader, #fixed) = codec::Reader::#new::<#bytes>(#place, bytes #memory)?;
+            };
             (begin, Some(quote!(reader.finish()?;)))
         };
         let has_capabilities = !version.layout.capabilities.is_empty();
@@ -114,26 +124,33 @@ impl Generator<'_> {
         if has_capabilities {
             end = Some(quote!(#end #finish));
         }
-        let (check, values) = match (error, &plan.message.errors) {
+        let (check, values) = match (error, plan.errors) {
             (Some(at), Some(set)) => {
-                let set = self.error_name(set);
+                let details = set.detailed.then(|| quote!(, reader.rest()));
+                let set = self.error_name(&set.name);
                 let place = format!("{place}: error");
                 let check = quote! {
                     let error = codec::get_i32(fixed, #at);
                     if error != 0 {
                         #finish
-                        return Ok(Err(#set::decode(error, #place)?));
+                        return Ok(Err(#set::decode(error, #place #details)?));
                     }
                 };
                 (Some(check), quote!(Ok(#values)))
             }
             _ => (None, values),
         };
+        let memory = plan.is_nested().then(|| quote!(memory_max: usize,));
+        let memory_unused =
+            (plan.is_nested() && version.layout.dynamics.is_empty() && !has_details)
+                .then(|| quote!(let _ = memory_max;));
+        let begin = quote!(#memory_unused #begin);
         quote! {
             #docs
             #[inline]
             fn #name #generics(
                 bytes: &#lifetime [u8],
+                #memory
                 #arrived
             ) -> Result<#of, corewire_bind::DecodeError> {
                 #begin
@@ -149,11 +166,12 @@ impl Generator<'_> {
     pub(super) fn unpacked(&self, plan: &Plan<'_>, message: &str, take: &str) -> TokenStream {
         let _ = self;
         let (place, message) = (&plan.wire.name, format_ident!("{message}"));
+        let memory = plan.is_nested().then(|| quote!(let memory_max = #message.memory_max();));
         if plan.has_capabilities() {
             let take = format_ident!("{take}");
-            return quote!(let (bytes, arrived) = #message.#take(#place););
+            return quote!(#memory let (bytes, arrived) = #message.#take(#place););
         }
-        quote!(let bytes = #message.without_capabilities(#place)?;)
+        quote!(#memory let bytes = #message.without_capabilities(#place)?;)
     }
 
     /// A call of the function that decodes what [`unpacked`](Self::unpacked) has given, in version `form`.
@@ -161,7 +179,8 @@ impl Generator<'_> {
         let _ = self;
         let decode = &plan.decode;
         let form = plan.is_versioned().then(|| quote!(form,));
+        let memory = plan.is_nested().then(|| quote!(, memory_max));
         let arrived = plan.has_capabilities().then(|| quote!(, arrived));
-        quote!(#decode(#form bytes #arrived))
+        quote!(#decode(#form bytes #memory #arrived))
     }
 }

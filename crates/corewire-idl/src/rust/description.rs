@@ -23,6 +23,12 @@ impl Generator<'_> {
                 },
             }
         });
+        // What is compared besides: no message has ordinal 0.
+        let errors = self.interface.error_hashes().into_iter().map(|(name, hash)| {
+            let hash = number(hash.0);
+            quote!(corewire_bind::Wire { name: #name, ordinal: 0, hash: #hash, bytes_max: 0, earlier: &[] },)
+        });
+        let wires = wires.chain(errors);
         let form = raw(&serde_json::to_string(self.interface).unwrap_or_default());
         quote! {
             #[doc = " What both sides compare when they bind."]

@@ -117,8 +117,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Code that encodes the error with which an rpc ends, as `encoded`.
-    pub(super) fn encode_error(&self, plan: &Plan<'_>) -> TokenStream {
+    /// Code that sends the error with which an rpc ends, by a reply of the binding.
+    pub(super) fn send_error(&self, plan: &Plan<'_>) -> TokenStream {
         let places = plan.versions.iter().map(|version| {
             let error = version.layout.leaf("", LeafRole::Error);
             let numbers = [error.map_or(0, |leaf| leaf.offset), version.layout.fixed_bytes];
@@ -127,6 +127,7 @@ impl Generator<'_> {
         let places = places.collect::<Vec<_>>();
         let [at, bytes] = &places[0];
         let value = quote!(if error.value() == 0 { -1 } else { error.value() });
+        let details = if plan.has_details() { quote!(error.encode(out)) } else { quote!(Ok(())) };
         if plan.is_versioned() {
             let earlier = plan.versions.iter().zip(&places).skip(1);
             let arms = earlier.map(|(version, [at, bytes])| {
@@ -135,14 +136,26 @@ impl Generator<'_> {
             });
             return quote! {
                 let (bytes, at) = match form { #(#arms)* _ => (#bytes, #at) };
-                let mut encoded = vec![0; bytes];
-                codec::put_i32(&mut encoded, at, #value);
+                self.0.send_with(|out, _| {
+                    codec::begin(out, bytes);
+                    codec::put_i32(out, at, #value);
+                    #details
+                });
             };
         }
-        let zeros = if plan.is_short() { quote!([0; #bytes]) } else { quote!(vec![0; #bytes]) };
+        if plan.is_short() {
+            return quote! {
+                let mut encoded = [0; #bytes];
+                codec::put_i32(&mut encoded, #at, #value);
+                self.0.send(&encoded);
+            };
+        }
         quote! {
-            let mut encoded = #zeros;
-            codec::put_i32(&mut encoded, #at, #value);
+            self.0.send_with(|out, _| {
+                codec::begin(out, #bytes);
+                codec::put_i32(out, #at, #value);
+                #details
+            });
         }
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `types.rs` | structs, enumerations, arrays, aliases, constants, errors |
 //! | `unions.rs` | unions, and what encodes and decodes them |
+//! | `details.rs` | errors with details, and what encodes and decodes them |
 //! | `messages.rs`, `encoding.rs`, `decoding.rs` | for each message and its earlier versions: encoding and decoding |
 //! | `results.rs` | what calls give |
 //! | `client.rs`, `calls.rs`, `one_way.rs` | `Client` |
@@ -23,6 +24,7 @@ mod calls;
 mod client;
 mod decoding;
 mod description;
+mod details;
 mod encoding;
 mod events;
 mod generator;

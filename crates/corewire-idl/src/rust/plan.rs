@@ -6,7 +6,8 @@ use quote::{format_ident, quote};
 use super::Generator;
 use super::names::{Names, snake};
 use crate::form::{
-    Argument, CapabilityKind, Layout, Message, Resolved, Role, Route, Type, Wire as Travelling,
+    Argument, CapabilityKind, ErrorSet, Layout, Message, Resolved, Role, Route, Type,
+    Wire as Travelling,
 };
 
 /// Messages of a fixed size up to this are encoded in an array, longer ones in memory that the binding keeps.
@@ -28,6 +29,8 @@ pub(super) struct Plan<'a> {
     pub(super) result: Ident,
     /// The current version and all earlier ones.
     pub(super) versions: Vec<Version<'a>>,
+    /// The set of errors with which it can end instead, of a reply.
+    pub(super) errors: Option<&'a ErrorSet>,
 }
 
 /// A version of a message.
@@ -48,6 +51,19 @@ impl Plan<'_> {
             && layout.fixed_bytes <= ARRAY_BYTES_MAX
             && !self.has_capabilities()
             && !self.is_versioned()
+            && !self.has_details()
+    }
+
+    /// Whether there are elements of variable size in it, whose memory is counted when they are decoded.
+    pub(super) fn is_nested(&self) -> bool {
+        let nested =
+            |version: &Version<'_>| version.layout.dynamics.iter().any(|one| one.of.is_some());
+        self.versions.iter().any(nested)
+    }
+
+    /// Whether it is a reply that can be an error with details, which has another length.
+    pub(super) const fn has_details(&self) -> bool {
+        matches!(self.errors, Some(ErrorSet { detailed: true, .. }))
     }
 
     /// Whether there are versions that an older program knows.
@@ -152,6 +168,7 @@ impl Generator<'_> {
         let role = match wire.role {
             Role::Call => "_call",
             Role::Reply => "_reply",
+            Role::Part => "_part",
             Role::OneWay => "",
         };
         let mut both = |suffix: &str| {
@@ -178,7 +195,9 @@ impl Generator<'_> {
             _ => format_ident!("unused"),
         };
         let index = Literal::usize_unsuffixed(index);
-        Plan { message, wire, index, arguments, fields, encode, decode, result, versions }
+        let errors = message.errors.as_ref().filter(|_| wire.role == Role::Reply);
+        let errors = errors.and_then(|set| self.interface.error_set(set));
+        Plan { message, wire, index, arguments, fields, encode, decode, result, versions, errors }
     }
 
     /// `line: &str, p: Pair`.
@@ -239,16 +258,21 @@ impl Generator<'_> {
         result: TokenStream,
         is_sent: &TokenStream,
     ) -> TokenStream {
-        let given = plan.arguments.iter().filter(|(_, one)| self.is_given_away(&one.of));
-        let given = given.map(|(name, _)| quote!(*#name = None;)).collect::<Vec<_>>();
+        let given = self.given_away(plan);
         if given.is_empty() {
             return result;
         }
         quote! {
             let result = #result;
-            if #is_sent { #(#given)* }
+            if #is_sent { #given }
             result
         }
+    }
+
+    /// Code that closes the descriptors that a message gave away.
+    pub(super) fn given_away(&self, plan: &Plan<'_>) -> TokenStream {
+        let given = plan.arguments.iter().filter(|(_, one)| self.is_given_away(&one.of));
+        given.map(|(name, _)| quote!(*#name = None;)).collect()
     }
 
     /// Documentation of the descriptors that a message gives away.

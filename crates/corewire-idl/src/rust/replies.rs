@@ -21,57 +21,38 @@ impl Generator<'_> {
         let text = format!("The reply to `{}`. Dropping it tells the caller.", plan.message.name);
         let docs = docs(&[text]);
         let given_docs = self.given_docs(plan, "once it is sent");
-        let (result, errors, now, then) = if plan.is_short() {
-            let encoding = self.encoding(plan, &quote!(), &quote!());
-            (
-                None,
-                None,
-                quote!(self.0.send(&#encoding);),
-                quote! {
-                    // Only capabilities can fail.
-                    let _ = self.0.send(&#encoding, &corewire_bind::Capabilities::new());
-                },
-            )
-        } else {
-            let (now, then) = self.long_reply(plan);
-            let what = match plan.has_capabilities() {
-                true => {
-                    " An argument is longer than its bound, or a descriptor cannot be sent. The caller is told."
-                }
-                false => {
-                    " An argument is longer than its bound. The caller is told that there is no reply."
-                }
-            };
-            (
-                Some(quote!(-> Result<(), corewire_bind::CallError>)),
-                Some(quote!(#[doc = ""] #[doc = " # Errors"] #[doc = #what])),
-                now,
-                then,
-            )
+        let (now, then) = match plan.is_short() {
+            true => {
+                let encoding = self.encoding(plan, &quote!(), &quote!());
+                let send = quote!(self.0.send(&#encoding););
+                (send.clone(), send)
+            }
+            false => (
+                self.long_reply(plan, quote!(self.0.form(#index))),
+                self.long_reply(plan, quote!(self.0.form())),
+            ),
         };
-        let fail = |form: TokenStream, send: TokenStream| {
-            plan.message.errors.as_ref().map(|set| {
-                let (set, encode) = (self.error_name(set), self.encode_error(plan));
-                let form = plan.is_versioned().then_some(form);
+        let fail = |form: TokenStream| {
+            plan.errors.map(|set| {
+                let (set, send) = (self.error_name(&set.name), self.send_error(plan));
+                let form = plan.is_versioned().then(|| quote!(let form = #form;));
                 quote! {
                     #[doc = " Replies with an error."]
                     pub fn fail(self, error: #set) {
                         #form
-                        #encode
                         #send
                     }
                 }
             })
         };
-        let fail_now =
-            fail(quote!(let form = self.0.form(#index);), quote!(self.0.send(&encoded);));
-        let fail_later = fail(
-            quote!(let form = self.0.form();),
+        let (fail_now, fail_later) =
+            (fail(quote!(self.0.form(#index))), fail(quote!(self.0.form())));
+        let wrong = (!plan.is_short()).then(|| {
             quote! {
-                // Only capabilities can fail.
-                let _ = self.0.send(&encoded, &corewire_bind::Capabilities::new());
-            },
-        );
+                #[doc = " If an argument is longer than its bound, or a descriptor cannot be sent, the caller is told that there is no"]
+                #[doc = " reply, and the service's report says why."]
+            }
+        });
         quote! {
             #docs
             #[derive(Debug)]
@@ -90,10 +71,10 @@ impl Generator<'_> {
                 }
 
                 #[doc = " Replies. Never waits: a reply that does not fit is sent when there is room."]
+                #wrong
                 #given_docs
-                #errors
                 #[inline]
-                pub fn send(self, #parameters) #result { #now }
+                pub fn send(self, #parameters) { #now }
 
                 #fail_now
 
@@ -115,29 +96,25 @@ impl Generator<'_> {
                 }
 
                 #[doc = " Gives the reply to the service's thread, which sends it."]
+                #wrong
                 #given_docs
-                #errors
-                pub fn send(self, #parameters) #result { #then }
+                pub fn send(self, #parameters) { #then }
 
                 #fail_later
             }
         }
     }
 
-    /// Code that sends a reply now, and later.
-    fn long_reply(&self, plan: &Plan<'_>) -> (TokenStream, TokenStream) {
-        let index = &plan.index;
+    /// Code that sends a reply that is not short.
+    fn long_reply(&self, plan: &Plan<'_>, form: TokenStream) -> TokenStream {
         let beside = if plan.has_capabilities() { quote!(capabilities) } else { quote!(_) };
         let encoding = self.encoding(plan, &quote!(out), &quote!(capabilities));
-        let now = quote!(self.0.send_with(|out, #beside| #encoding));
-        let now = self.giving_away(plan, now, &quote!(result.is_ok()));
-        let form = plan.is_versioned().then(|| quote!(let form = self.0.form(#index);));
-        let now = quote!(#form #now);
-        let form = plan.is_versioned().then(|| quote!(let form = self.0.form();));
-        let [encoding, capabilities] = self.encoding_alone(plan, "out");
-        let then = quote!(self.0.send(&out, #capabilities));
-        let then = self.giving_away(plan, then, &quote!(result.is_ok()));
-        (now, quote!(#form #encoding #then))
+        let form = plan.is_versioned().then(|| quote!(let form = #form;));
+        let sent = self.given_away(plan);
+        match sent.is_empty() {
+            true => quote!(#form self.0.send_with(|out, #beside| #encoding);),
+            false => quote!(#form if self.0.send_with(|out, #beside| #encoding) { #sent }),
+        }
     }
 
     fn outbox(&self, plans: &[Plan<'_>]) -> Option<TokenStream> {

@@ -128,7 +128,9 @@ impl Generator<'_> {
         let (unpacked, decoded) = match plan.has_capabilities() {
             true => (Some(self.unpacked(plan, "request", "capabilities")), decoding),
             false => {
-                (None, quote!(request.without_capabilities(#place).and_then(|bytes| #decoding)))
+                let memory = plan.is_nested();
+                let memory = memory.then(|| quote!(let memory_max = request.memory_max();));
+                (memory, quote!(request.without_capabilities(#place).and_then(|bytes| #decoding)))
             }
         };
         quote! {

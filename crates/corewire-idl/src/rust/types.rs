@@ -16,7 +16,11 @@ impl Generator<'_> {
         let lowering = self.interface.lowering();
         let types = self.interface.types.iter().map(|one| self.declared(&lowering, one));
         let types = types.collect::<Result<Vec<_>, _>>()?;
-        let errors = self.interface.errors.iter().map(|one| self.error_set(one));
+        let errors = self.interface.errors.iter().map(|one| match one.detailed {
+            true => self.detailed_errors(&lowering, one),
+            false => Ok(self.error_set(one)),
+        });
+        let errors = errors.collect::<Result<Vec<_>, _>>()?;
         Ok(quote! {
             use corewire_bind::codec;
             #(#constants)*
@@ -158,9 +162,7 @@ impl Generator<'_> {
         let docs = docs_or(&set.docs, &format!("The errors `{}`.", set.name));
         let code = self.enumeration(&set.name, &name, &docs, &set.values, true);
         let texts = set.values.iter().map(|one| {
-            let variant = self.field(&set.name, &one.name);
-            let text = one.docs.first().map_or(&one.name, |line| line).trim().trim_end_matches('.');
-            let text = text.to_owned();
+            let (variant, text) = (self.field(&set.name, &one.name), text_of(one));
             quote!(Self::#variant => f.write_str(#text),)
         });
         let unknown = format_ident!("Unknown");
@@ -183,4 +185,10 @@ impl Generator<'_> {
     pub(super) fn error_name(&self, name: &str) -> Ident {
         self.errors.get(name).cloned().unwrap_or_else(|| ident(name))
     }
+}
+
+/// What an error says: the first line of its documentation, or its name.
+pub(super) fn text_of(error: &EnumValue) -> String {
+    let text = error.docs.first().map_or(&error.name, |line| line);
+    text.trim().trim_end_matches('.').to_owned()
 }

@@ -147,7 +147,7 @@ impl measured::Service for Echo {
 
     fn buffer(&mut self, bytes: &[u8], reply: measured::BufferReply<'_>) {
         // The bytes are within the bound, since they have arrived.
-        let _ = reply.send(bytes);
+        reply.send(bytes);
     }
 
     fn one_way_32(&mut self, _a: u64, _b: u64, _c: u64, _d: u64, _client: ClientId) {

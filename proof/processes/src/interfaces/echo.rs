@@ -72,7 +72,7 @@ impl all::Service for Echo {
         e: Entry,
         reply: all::DynamicReply<'_>,
     ) {
-        let _ = reply.send(text, &list, &e);
+        reply.send(text, &list, &e);
     }
 
     fn perhaps(
@@ -83,7 +83,7 @@ impl all::Service for Echo {
         d: Option<Entry>,
         reply: all::PerhapsReply<'_>,
     ) {
-        let _ = reply.send(a, b, c, d.as_ref());
+        reply.send(a, b, c, d.as_ref());
     }
 
     fn fails(&mut self, how: i32, reply: all::FailsReply<'_>) {
@@ -126,7 +126,7 @@ impl all::Service for Echo {
     }
 
     fn r#type(&mut self, r#match: &str, reply: all::TypeReply<'_>) {
-        let _ = reply.send(r#match);
+        reply.send(r#match);
     }
 
     fn open(
@@ -136,13 +136,13 @@ impl all::Service for Echo {
         more: Option<OwnedFd>,
         reply: all::OpenReply<'_>,
     ) {
-        let _ = reply.send(file.as_fd(), more.as_ref().map(AsFd::as_fd));
+        reply.send(file.as_fd(), more.as_ref().map(AsFd::as_fd));
     }
 
     fn bundles(&mut self, sent: Bundle, one: Option<OwnedFd>, reply: all::BundlesReply<'_>) {
         match sent.name.as_str() {
             "denied" => reply.fail(Trouble::Denied),
-            _ => drop(reply.send(&sent, one.as_ref().map(AsFd::as_fd))),
+            _ => reply.send(&sent, one.as_ref().map(AsFd::as_fd)),
         }
     }
 
@@ -150,7 +150,7 @@ impl all::Service for Echo {
         match right {
             None => reply.fail(Trouble::NotFound),
             Some(_) => {
-                let _ = reply.send(&mut right);
+                reply.send(&mut right);
                 assert!(right.is_none(), "it is given away");
             }
         }
@@ -164,7 +164,7 @@ impl all::Service for Echo {
         o: Option<EndpointRef>,
         reply: all::ReferReply<'_>,
     ) {
-        let _ = reply.send(&e, &c, &s, o.as_ref());
+        reply.send(&e, &c, &s, o.as_ref());
     }
 
     fn hand(&mut self, file: OwnedFd, text: &str, client: ClientId) {
@@ -176,6 +176,6 @@ impl all::Service for Echo {
     }
 
     fn unions(&mut self, c: Choice, d: Deeper, list: Vec<Deep>, reply: all::UnionsReply<'_>) {
-        let _ = reply.send(c, d, &list);
+        reply.send(c, d, &list);
     }
 }

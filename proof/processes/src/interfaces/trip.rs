@@ -237,22 +237,6 @@ impl Show for ServiceRef {
     }
 }
 
-/// What a reply gives when it is sent.
-pub trait Sent {
-    /// Panics if it was not.
-    fn check(self);
-}
-
-impl Sent for () {
-    fn check(self) {}
-}
-
-impl<E: std::fmt::Debug> Sent for Result<(), E> {
-    fn check(self) {
-        self.unwrap_or_else(|error| panic!("{error:?}"));
-    }
-}
-
 /// Ends a service.
 #[derive(Debug)]
 pub struct Stop(pub Stopper);

@@ -100,7 +100,7 @@
 //!     }
 //!     fn note(&mut self, _number: u32, _client: ClientId) {}
 //!     fn open(&mut self, file: OwnedFd, class: SizeClass, reply: OpenReply<'_>) {
-//!         let _ = reply.send(file.as_fd(), class);
+//!         reply.send(file.as_fd(), class);
 //!     }
 //! }
 //! ```
@@ -116,7 +116,7 @@
 //!         reply.send(number);
 //!     }
 //!     fn open(&mut self, file: OwnedFd, class: SizeClass, reply: OpenReply<'_>) {
-//!         let _ = reply.send(file.as_fd(), class);
+//!         reply.send(file.as_fd(), class);
 //!     }
 //! }
 //! ```

@@ -17,7 +17,7 @@ struct Echo;
 
 impl Service for Echo {
     fn echo(&mut self, bytes: &[u8], reply: EchoReply<'_>) {
-        let _ = reply.send(bytes);
+        reply.send(bytes);
     }
 }
 

@@ -125,7 +125,7 @@ impl Service for Counter {
         if bytes.iter().any(|byte| *byte != number.to_le_bytes()[0]) {
             bad("bytes have changed");
         }
-        let _ = reply.send(number, count, bytes);
+        reply.send(number, count, bytes);
         if let Some(outbox) = &self.outbox {
             let _ = outbox.told(client, number);
         }

@@ -29,7 +29,7 @@ impl old::Service for Old {
     }
 
     fn open(&mut self, file: OwnedFd, class: old::SizeClass, reply: old::OpenReply<'_>) {
-        reply.send(file.as_fd(), class).unwrap();
+        reply.send(file.as_fd(), class);
     }
 }
 
@@ -53,10 +53,10 @@ impl new::Service for New {
             1 => self.kept.push((number, reply.later())),
             _ => {
                 for (number, later) in self.kept.drain(..) {
-                    later.send(number, Some("later")).unwrap();
+                    later.send(number, Some("later"));
                 }
                 let text = format!("{more:?} {name:?}");
-                reply.send(number, Some(&text)).unwrap();
+                reply.send(number, Some(&text));
             }
         }
     }
@@ -79,7 +79,7 @@ impl new::Service for New {
         other: Option<OwnedFd>,
         reply: new::OpenReply<'_>,
     ) {
-        reply.send(file.as_fd(), class, Some(other.as_ref().unwrap_or(&file).as_fd())).unwrap();
+        reply.send(file.as_fd(), class, Some(other.as_ref().unwrap_or(&file).as_fd()));
     }
 
     fn fresh(&mut self, number: u32, reply: new::FreshReply<'_>) {

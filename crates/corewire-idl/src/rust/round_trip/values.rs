@@ -3,7 +3,9 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::form::{Builtin, CapabilityKind, Definition, EnumValue, Resolved, Type, TypeDecl};
+use crate::form::{
+    Builtin, CapabilityKind, Definition, EnumValue, ErrorSet, Resolved, Type, TypeDecl,
+};
 use crate::rust::Generator;
 use crate::rust::walk::number;
 
@@ -13,10 +15,41 @@ impl Generator<'_> {
         let types = self.interface.types.iter().filter_map(|decl| self.declared_values(decl));
         let errors = self.interface.errors.iter().map(|set| {
             let name = self.error_name(&set.name);
+            if set.detailed {
+                return self.detailed_values(set, &name);
+            }
             let value = self.random_value(&set.name, &quote!(Self), &set.values, true);
             values(&name, &quote!(trip::Show::show(&self.value(), out);), &value)
         });
         types.chain(errors).collect()
+    }
+
+    fn detailed_values(&self, set: &ErrorSet, name: &Ident) -> TokenStream {
+        let (mut shows, mut randoms) = (Vec::new(), Vec::new());
+        for error in &set.values {
+            let variant = self.field(&set.name, &error.name);
+            let fields = error.details.as_ref().map(|details| details.fields.as_slice());
+            let fields = fields.unwrap_or_default();
+            let names = self.field_names(fields);
+            let values = fields.iter().map(|field| self.random(&field.of));
+            let index = randoms.len();
+            randoms.push(quote!(#index => Self::#variant { #(#names: #values),* },));
+            let shown = (0..fields.len()).map(|index| format_ident!("v{index}"));
+            let shown = shown.collect::<Vec<_>>();
+            shows.push(quote! {
+                Self::#variant { #(#names: #shown),* } => { #(trip::Show::show(#shown, out);)* }
+            });
+        }
+        let count = randoms.len() + 1;
+        let show = quote! {
+            trip::Show::show(&self.value(), out);
+            match self { #(#shows)* Self::Unknown(_) => {} }
+        };
+        // A number that may have a name would arrive as that, without its details.
+        let random = quote! {
+            match random.below(#count) { #(#randoms)* _ => Self::Unknown(random.below(1000) as i32 + 1_000_000) }
+        };
+        values(name, &show, &random)
     }
 
     fn declared_values(&self, decl: &TypeDecl) -> Option<TokenStream> {

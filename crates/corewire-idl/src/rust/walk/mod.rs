@@ -47,6 +47,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { message: None, base: Some(quote!(area)), ..walk }
     }
 
+    /// For values that stand alone and are appended to a message: their fixed part begins at the variable `base`.
+    pub(super) fn appended_alone(
+        generator: &'w Generator<'a>,
+        place: &'w str,
+        operations: &'w Operations<'_>,
+    ) -> Self {
+        let walk = Self::new(generator, place, operations, quote!(out));
+        Self { base: Some(quote!(base)), ..walk }
+    }
+
     /// For an element of the vector of this operation: its fixed part is `bytes`.
     fn element(&self, vector: &Operation<'_>, operations: &'w Operations<'_>) -> Self {
         let walk = Self::new(self.generator, "", operations, quote!(bytes));
