@@ -10,7 +10,7 @@ use corewire_circuit::wire::NODES_MAX;
 
 use crate::driver::Driver;
 use crate::exchange::SERVICE_NAME_BYTES_MAX;
-use crate::tag::status;
+use crate::tag::{STREAMS_MAX, status};
 
 /// An argument is longer than its bound. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -362,6 +362,18 @@ pub enum CallError {
     /// The service dropped the request without a reply.
     #[error("the service dropped the request")]
     Dropped,
+    /// A client has as many streams as it can have.
+    #[error("this client has {count_max} streams that have not ended, as many as it can have")]
+    TooManyStreams {
+        /// The limit.
+        count_max: usize,
+    },
+    /// The service has sent more of a stream than it was asked for.
+    #[error("the service has sent more of the stream than it was asked for")]
+    Unasked,
+    /// The caller of a stream wants no more of it, or has gone.
+    #[error("the caller wants no more of the stream")]
+    Cancelled,
     /// The service does not know the request.
     #[error("the service does not know the request")]
     Unknown,
@@ -506,6 +518,7 @@ pub(crate) const fn of_status(found: u64) -> CallError {
         status::NOT_TAKEN => CallError::NotTaken,
         status::NOT_SENT => CallError::NotSent,
         status::LOST_HERE => CallError::TooManyDescriptors,
+        status::TOO_MANY_STREAMS => CallError::TooManyStreams { count_max: STREAMS_MAX },
         _ => CallError::Dropped,
     }
 }

@@ -43,6 +43,7 @@
 //! |---|---|---|---|
 //! | request, reply | client, service | `binding, ordinal, token` | the arguments |
 //! | one way, event | client, service | `binding, ordinal, 0` | the arguments |
+//! | a part of a stream; about its parts | service; client | `binding, ordinal, token + 2^31` | the arguments; credit (`client/streams.rs`) |
 //! | no reply | service | that of the request | none; the status says why |
 //! | binding and unbinding | both | `binding, 0, what` | `tag.rs`, `server/binding.rs` |
 //!
@@ -93,7 +94,9 @@ mod server;
 mod tag;
 
 pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
-pub use client::{AsyncBinding, Bind, Binding, Pending};
+pub use client::{
+    AsyncBinding, AsyncParts, Bind, Binding, DecodeStream, PartStream, Parts, Pending,
+};
 pub use corewire::{Domain, Wait};
 pub use corewire_circuit::link::attach::MonitorAt;
 pub use driver::Driver;
@@ -105,8 +108,8 @@ pub use identity::Identity;
 pub use introspection::{Bindings, BoundClient, Introspection};
 pub use message::Message;
 pub use server::{
-    ClientId, Dispatch, Incoming, LaterReply, Outbox, Refusal, Reply, Serve, ServerCore, Stopper,
-    Version,
+    ClientId, Dispatch, Incoming, LaterReply, Outbox, PartSender, Pulled, Refusal, Reply, Serve,
+    ServerCore, Stopper, Version,
 };
 
 /// The module of an interface that `build.rs` has compiled: `corewire_bind::interface!(calc);` is

@@ -86,6 +86,16 @@ impl Tag {
     }
 }
 
+/// The bit of a token that says that a message is a part of a stream, or about its parts (`client/streams.rs`). Tokens of
+/// calls do not have it.
+pub(crate) const PART: u32 = 1 << 31;
+
+/// What a service may send of a stream before it is given back: the cost of parts. The interface's hash has it, too.
+pub(crate) const STREAM_CREDIT: usize = 1 << 16;
+
+/// Streams of one client at one time.
+pub(crate) const STREAMS_MAX: usize = 16;
+
 /// Why a request has no reply, or what else is special about a message: travels as its status.
 pub(crate) mod status {
     pub(crate) const DROPPED: u64 = 1;
@@ -97,6 +107,8 @@ pub(crate) mod status {
     pub(crate) const NOT_SENT: u64 = 5;
     /// This process could not take the capabilities. Never sent.
     pub(crate) const LOST_HERE: u64 = 6;
+    /// The client has more streams than it may.
+    pub(crate) const TOO_MANY_STREAMS: u64 = 7;
     /// No reply is missing: the capabilities of this message are in the next packet of the socket.
     pub(crate) const CAPABILITIES: u64 = 0x100;
 }

@@ -13,10 +13,11 @@ use std::task::{Context, Poll, Waker};
 use async_io::{Async, Readable, Writable};
 use corewire::Domain;
 use corewire_circuit::patience::Patience;
+use futures_core::Stream as _;
 
-use super::Binding;
 use super::bind::Bind;
 use super::events::add_once;
+use super::{Binding, DecodeStream, PartStream};
 use crate::capability::Capabilities;
 use crate::error::{BindError, CallError};
 use crate::exchange::Description;
@@ -122,6 +123,29 @@ impl AsyncBinding {
             .await;
         call.is_open = false;
         reply
+    }
+
+    /// Calls what answers with a stream.
+    ///
+    /// # Errors
+    /// As for [`Binding::start_stream`].
+    pub async fn start_stream<P, E: From<CallError>>(
+        &self,
+        ordinal: u16,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+        decode: DecodeStream<P, E>,
+    ) -> Result<AsyncParts<P, E>, CallError> {
+        let stream = self.ready(|binding, cx| {
+            match binding.begin_stream(ordinal, message, capabilities, Patience::None) {
+                Err(CallError::Busy) => {
+                    add_once(&mut binding.senders, cx.waker());
+                    Poll::Pending
+                }
+                begun => Poll::Ready(begun.map(|token| binding.stream_of(token, decode))),
+            }
+        });
+        Ok(AsyncParts { client: self.clone(), stream: Some(stream.await?), waiting: None })
     }
 
     /// Sends a message without a reply, waiting for room if necessary. If the future is dropped meanwhile, the message may
@@ -286,6 +310,79 @@ impl<'a> Wait<'a> {
         Poll::Pending
     }
 }
+
+impl Binding {
+    /// Tells the service what has been taken of a stream, if it is time; once there is room.
+    pub(super) fn poll_credit(&mut self, token: u32, waker: &Waker) {
+        // The end of the link is that of the stream.
+        let _ = self.give_credit(token, Patience::None);
+        if self.streams.owes_credit(token) {
+            add_once(&mut self.senders, waker);
+        }
+    }
+}
+
+/// Gives the stream back, with what came.
+type NextPart<P, E> =
+    Pin<Box<dyn Future<Output = (PartStream<P, E>, Option<Result<P, E>>)> + Send>>;
+
+/// The parts of a stream, for tasks of any executor: a [`futures_core::Stream`]. It ends after an error. Dropping it cancels
+/// the stream.
+#[must_use = "a stream that is dropped is cancelled"]
+pub struct AsyncParts<P, E: From<CallError>> {
+    client: AsyncBinding,
+    /// `None` while the future has it.
+    stream: Option<PartStream<P, E>>,
+    /// Waits for the next part.
+    waiting: Option<NextPart<P, E>>,
+}
+
+impl<P: Send + 'static, E: From<CallError> + Send + 'static> AsyncParts<P, E> {
+    /// Waits for the next part. `None` once the stream has ended. If the future is dropped, no part is lost.
+    pub async fn next(&mut self) -> Option<Result<P, E>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl<P: Send + 'static, E: From<CallError> + Send + 'static> futures_core::Stream
+    for AsyncParts<P, E>
+{
+    type Item = Result<P, E>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some(mut stream) = this.stream.take() {
+            let client = this.client.clone();
+            this.waiting = Some(Box::pin(async move {
+                let next = client.ready(|binding, cx| match stream.poll(binding, cx.waker()) {
+                    Some(next) => Poll::Ready(Ok(next)),
+                    None => Poll::Pending,
+                });
+                let next = next.await.unwrap_or_else(|error| Some(Err(error.into())));
+                (stream, next)
+            }));
+        }
+        let Some(waiting) = &mut this.waiting else { return Poll::Ready(None) };
+        let Poll::Ready((stream, next)) = waiting.as_mut().poll(cx) else { return Poll::Pending };
+        (this.waiting, this.stream) = (None, Some(stream));
+        Poll::Ready(next)
+    }
+}
+
+impl<P, E: From<CallError>> Drop for AsyncParts<P, E> {
+    fn drop(&mut self) {
+        (self.waiting, self.stream) = (None, None);
+        self.client.lock().cancel_dropped();
+    }
+}
+
+impl<P, E: From<CallError>> fmt::Debug for AsyncParts<P, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncParts").finish_non_exhaustive()
+    }
+}
+
+impl<P, E: From<CallError>> Unpin for AsyncParts<P, E> {}
 
 /// A call whose future may be dropped.
 struct Call<'a> {

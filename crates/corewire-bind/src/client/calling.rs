@@ -11,15 +11,18 @@ use super::{Binding, Pending, check_time};
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::message::{BUFFER_BYTES, Body, Message};
-use crate::tag::Tag;
+use crate::tag::{PART, Tag};
 
 impl Binding {
     #[inline(always)]
     pub(super) fn next_tag(&mut self, ordinal: u16) -> Tag {
         loop {
-            self.token = self.token.wrapping_add(1);
-            // After four billion calls one of the first may still be under way.
-            if self.token != 0 && (self.calls.is_empty() || !self.calls.has(self.token)) {
+            self.token = self.token.wrapping_add(1) & !PART;
+            // After two billion calls one of the first may still be under way.
+            if self.token != 0
+                && (self.calls.is_empty() || !self.calls.has(self.token))
+                && !self.streams.has(self.token)
+            {
                 return Tag::new(self.number, ordinal, self.token);
             }
         }

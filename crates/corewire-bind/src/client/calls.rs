@@ -168,7 +168,7 @@ impl Dropped {
 
     /// One that is dropped at the same time may be seen by a later call only.
     #[inline]
-    fn take(&self) -> Vec<u32> {
+    pub(super) fn take(&self) -> Vec<u32> {
         if self.is_some.load(Acquire) == 0 {
             return Vec::new();
         }

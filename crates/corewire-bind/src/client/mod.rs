@@ -13,20 +13,23 @@ mod events;
 mod link;
 mod pending;
 mod sending;
+mod streams;
 
-pub use self::asynchronous::AsyncBinding;
+pub use self::asynchronous::{AsyncBinding, AsyncParts};
 pub use self::bind::Bind;
 use self::calls::Calls;
 use self::events::Events;
 use self::link::ClientLink;
 pub use self::pending::Pending;
+use self::streams::Streams;
+pub use self::streams::{DecodeStream, PartStream, Parts};
 use crate::driver::Driver;
 use crate::error::{CallError, none_if_busy};
 use crate::exchange::{Form, Forms};
 use crate::identity::Identity;
 use crate::lane::Interest;
 use crate::message::Message;
-use crate::tag::Control;
+use crate::tag::{Control, PART};
 use corewire::MessageError;
 use corewire_circuit::patience::Patience;
 use std::fmt;
@@ -46,6 +49,7 @@ pub struct Binding {
     token: u32,
     forms: Forms,
     calls: Calls,
+    streams: Streams,
     events: Events,
     decoded_bytes_max: usize,
     /// Told when the message that is kept has been sent.
@@ -91,6 +95,7 @@ impl Binding {
             token: 0,
             forms,
             calls: Calls::default(),
+            streams: Streams::default(),
             events: Events::new(limits.event_bytes_max),
             decoded_bytes_max: limits.decoded_bytes_max,
             when_sent: None,
@@ -190,6 +195,7 @@ impl Binding {
         if is_end(&error) && self.end.is_none() {
             self.end = Some(error.clone());
             self.calls.end_all(&error);
+            self.streams.end_all(&error);
             self.events.wake();
             self.wake_senders();
             if let Some(then) = self.when_sent.take() {
@@ -237,6 +243,11 @@ impl Binding {
                 _ => {}
             },
             (_, 0) => self.events.put(message),
+            (_, token) if token & PART != 0 => self.streams.part(message),
+            (_, token) if self.streams.has(token) => {
+                self.streams.end(message);
+                self.wake_senders();
+            }
             _ => {
                 self.calls.reply(message);
                 self.wake_senders();
@@ -277,6 +288,7 @@ impl Binding {
     /// # Errors
     /// [`CallError`].
     pub fn progress(&mut self) -> Result<bool, CallError> {
+        self.cancel_dropped();
         // A receive sends what is kept, too.
         let was_keeping = self.link.is_keeping();
         let mut has_done = was_keeping && self.has_flushed(Patience::None)?;

@@ -1,7 +1,7 @@
 //! What waits for a client: messages that found no room, and events that were left out behind them.
 
 use crate::message::COST_BYTES;
-use crate::tag::Tag;
+use crate::tag::{STREAM_CREDIT, STREAMS_MAX, Tag};
 
 /// Bytes that wait for one client, each message with what it costs besides. Events beyond that are left out.
 pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
@@ -13,9 +13,11 @@ pub(crate) const OWED_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that are kept for one client: all events, and the replies that it may be owed: of calls that it has started, of
 /// those that it has abandoned, and as much again for versions of messages that are longer than the client's.
-const KEPT_BYTES_MAX: usize = WAITING_BYTES_MAX + 4 * OWED_BYTES_MAX;
-/// Longer replies: one that was started, one abandoned, one that the client's thread waits for; and an event.
-const KEPT_LONG_MAX: usize = 4;
+/// And the parts of its streams, of each of which one more can be sent whatever its length.
+const KEPT_BYTES_MAX: usize =
+    WAITING_BYTES_MAX + 4 * OWED_BYTES_MAX + STREAMS_MAX * (STREAM_CREDIT + OWED_BYTES_MAX);
+/// Longer replies: one that was started, one abandoned, one that the client's thread waits for; an event; and a part.
+const KEPT_LONG_MAX: usize = 5;
 
 /// What is sent, besides capabilities.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +77,7 @@ impl Kept {
 /// Whether a message can be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
+    /// Or a part of a stream.
     Reply,
     Event,
 }
@@ -110,11 +113,18 @@ impl Held {
         Self { count, bytes, is_over: count > KEPT_LONG_MAX && bytes > KEPT_BYTES_MAX }
     }
 
-    /// What is done with one more.
-    pub(crate) const fn admit(self, weight: Weight, cost_bytes: usize) -> Admission {
+    /// What is done with one more. Parts of streams, which may be among what waits, cost `part_bytes`: they leave no event
+    /// out.
+    pub(crate) const fn admit(
+        self,
+        weight: Weight,
+        cost_bytes: usize,
+        part_bytes: usize,
+    ) -> Admission {
+        let bytes = self.bytes.saturating_sub(part_bytes);
         match weight {
             // One of any length is kept.
-            Weight::Event if self.count > 0 && self.bytes + cost_bytes > WAITING_BYTES_MAX => {
+            Weight::Event if self.count > 0 && bytes + cost_bytes > WAITING_BYTES_MAX => {
                 Admission::Lose
             }
             Weight::Reply if self.is_over => Admission::CutOff,

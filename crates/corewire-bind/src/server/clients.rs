@@ -4,6 +4,7 @@ use corewire::Peer;
 
 use super::client_id::{ClientId, INDEX_MAX};
 use super::lane::Lane;
+use super::streams::RowStreams;
 use crate::driver::Driver;
 use crate::exchange::Forms;
 use crate::identity::Identity;
@@ -25,12 +26,19 @@ pub(super) struct Row {
     pub(super) lost_count: u64,
     /// What it sent and was no message of the interface.
     pub(super) refused_count: u32,
+    /// Streams that it has called for.
+    pub(super) streams: Option<Box<RowStreams>>,
 }
 
 impl Row {
     /// Whether messages of it are handled.
     pub(super) const fn is_bound(&self) -> bool {
         self.lane.is_bound()
+    }
+
+    /// What the parts of its streams cost that it has not given back. They may be among what waits for it.
+    pub(super) fn part_bytes(&self) -> usize {
+        self.streams.as_ref().map_or(0, |streams| streams.sent_bytes())
     }
 }
 
@@ -76,6 +84,7 @@ impl Clients {
             kept: Kept::default(),
             lost_count: 0,
             refused_count: 0,
+            streams: None,
         };
         *self.rows.get_mut(index as usize)? = Some(row);
         Some(id)

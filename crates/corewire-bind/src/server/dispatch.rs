@@ -7,7 +7,7 @@ use crate::capability::{Arrived as Capabilities, Received, none_of};
 use crate::error::DecodeError;
 use crate::exchange::Forms;
 use crate::identity::Identity;
-use crate::tag::Tag;
+use crate::tag::{PART, Tag};
 
 /// What a service does with what arrives. Generated code implements it.
 pub trait Dispatch {
@@ -128,6 +128,7 @@ pub(super) fn dispatch(
     let incoming = Incoming { bytes, forms, capabilities, memory_max };
     let taken = match tag.token() {
         0 => program.message(tag.ordinal(), incoming, client),
+        token if token & PART != 0 => return !sending.has_handled_credit(client, tag, bytes),
         _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag)),
     };
     taken.is_err()

@@ -9,6 +9,7 @@
 //! | `serving` | what comes next, and what is done with it |
 //! | `dispatch` | what the program gets |
 //! | `reply` | what the program answers with |
+//! | `streams` | answers in parts |
 //! | `later` | what other threads of the process have sent |
 //! | `sending` | what is sent, kept, left out; who is cut off |
 //! | `clients`, `client_id`, `lane` | the clients, and how each is reached |
@@ -35,9 +36,11 @@ mod sending;
 mod serving;
 mod socket_client;
 mod socket_thread;
+mod streams;
 
 pub use self::client_id::ClientId;
 pub use self::core::{Serve, ServerCore};
 pub use self::dispatch::{Dispatch, Incoming, Refusal};
 pub use self::later::Version;
 pub use self::reply::{LaterReply, Outbox, Reply, Stopper};
+pub use self::streams::{PartSender, Pulled};

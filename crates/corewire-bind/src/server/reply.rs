@@ -28,6 +28,12 @@ impl<'a> Reply<'a> {
         Self { sending, client, tag, is_owed: true }
     }
 
+    /// What a reply of another kind needs, which takes its place.
+    pub(super) const fn take(&mut self) -> (&mut Sending, ClientId, Tag) {
+        self.is_owed = false;
+        (self.sending, self.client, self.tag)
+    }
+
     /// The client that asked.
     #[must_use]
     pub const fn client(&self) -> ClientId {
@@ -105,7 +111,7 @@ impl<'a> Reply<'a> {
         self.is_owed = false;
         let form = self.form(wire);
         let mailbox = Arc::clone(&self.sending.mailbox);
-        LaterReply { mailbox, client: self.client, form, tag: self.tag, is_owed: true }
+        LaterReply::new(mailbox, self.client, form, self.tag, true)
     }
 
     /// Tells the caller that the service does not know the request.
@@ -154,9 +160,21 @@ pub struct LaterReply {
     form: Form,
     tag: Tag,
     is_owed: bool,
+    /// Whether the caller has been answered already: nothing is sent.
+    is_void: bool,
 }
 
 impl LaterReply {
+    pub(super) const fn new(
+        mailbox: Arc<Mailbox>,
+        client: ClientId,
+        form: Form,
+        tag: Tag,
+        is_owed: bool,
+    ) -> Self {
+        Self { mailbox, client, form, tag, is_owed, is_void: !is_owed }
+    }
+
     /// The client that asked.
     #[must_use]
     pub const fn client(&self) -> ClientId {
@@ -201,8 +219,10 @@ impl LaterReply {
 
     fn put(&self, status: Option<u64>, bytes: Vec<u8>, capabilities: Vec<Received>) {
         let reply = LaterMessage { tag: self.tag, status, bytes, capabilities };
-        // A service that has ended has told its clients so.
-        let _ = self.mailbox.put(Mail::Reply(self.client, reply));
+        if !self.is_void {
+            // A service that has ended has told its clients so.
+            let _ = self.mailbox.put(Mail::Reply(self.client, reply));
+        }
     }
 }
 

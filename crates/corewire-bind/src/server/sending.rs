@@ -148,8 +148,9 @@ impl Sending {
         match row.lane.socket() {
             None => self.send_or_keep(client, frame, capabilities, weight),
             Some(socket_client) => {
-                let socket_client = Arc::clone(socket_client);
-                self.send_on_socket(client, &socket_client, frame, capabilities, weight)
+                let (socket_client, part_bytes) = (Arc::clone(socket_client), row.part_bytes());
+                let how = (weight, part_bytes);
+                self.send_on_socket(client, &socket_client, frame, capabilities, how)
             }
         }
     }
@@ -161,9 +162,9 @@ impl Sending {
         socket_client: &SocketClient,
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
-        weight: Weight,
+        (weight, part_bytes): (Weight, usize),
     ) -> Result<(), NotSent> {
-        match socket_client.deliver(frame, capabilities, weight) {
+        match socket_client.deliver(frame, capabilities, weight, part_bytes) {
             Ok(Admission::CutOff) => self.cut_off(client, TOO_MUCH),
             Err(SocketError::Os(_)) if !capabilities.all().is_empty() => return Err(NotSent),
             Err(SocketError::Os(errno)) => {
@@ -197,7 +198,7 @@ impl Sending {
     ) -> Result<(), NotSent> {
         let held = self.clients.get(client).and_then(|row| self.held(row));
         let (Some(held), Some(row)) = (held, self.clients.row(client)) else { return Ok(()) };
-        match held.admit(weight, frame.cost_bytes()) {
+        match held.admit(weight, frame.cost_bytes(), row.part_bytes()) {
             Admission::Lose => row.lost_count += 1,
             Admission::CutOff => self.cut_off(client, TOO_MUCH),
             Admission::Send => {

@@ -135,9 +135,10 @@ impl SocketClient {
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
         weight: Weight,
+        part_bytes: usize,
     ) -> Result<Admission, SocketError> {
         let mut state = self.lock();
-        let admission = state.kept.held().admit(weight, frame.cost_bytes());
+        let admission = state.kept.held().admit(weight, frame.cost_bytes(), part_bytes);
         match admission {
             Admission::CutOff => {}
             Admission::Lose => state.lost_count += 1,

@@ -225,6 +225,15 @@ impl<'a> Checker<'a> {
             let mut facts = facts;
             let result =
                 facts.try_fold(form::Facts::default(), |all, one| all.and(one).within_limits());
+            if message.stream
+                && direction == Some(Direction::Out)
+                && result.as_ref().is_ok_and(|all| all.capabilities > 0)
+            {
+                let name = &ast.name;
+                let message = format!("parts of stream `{}` have capabilities", name.text);
+                let one = self.error(Code::TypeNotPossible, place, name.span, message);
+                self.report(one.help("give them in the reply of another rpc"));
+            }
             if let Err(refusal) = result {
                 let message = format!("message `{}`: {}", ast.name.text, refusal.reason);
                 let one = self.error(refusal.code, place, ast.name.span, message);

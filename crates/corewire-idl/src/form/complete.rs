@@ -9,6 +9,7 @@ use super::{
     Argument, Definition, Details, Direction, Earlier, ErrorSet, Field, FormError, Hash,
     INLINE_BYTES, Interface, Kind, Layout, Message, Role, Route, STREAM_CREDIT, Type, Wire,
 };
+use crate::diagnostics::Code;
 use crate::lexer::NAME_BYTES_MAX;
 
 /// The largest number of leaves in all layouts of an interface. A file of a megabyte could ask for 100 million.
@@ -300,6 +301,12 @@ fn wire<'a>(
     let mut facts = Facts::default();
     for argument in &arguments {
         facts = facts.and(known.facts(&argument.of)?).within_limits()?;
+    }
+    if role == Role::Part && facts.capabilities > 0 {
+        return Err(Refusal {
+            code: Code::TypeNotPossible,
+            reason: "parts of a stream have no capabilities".to_owned(),
+        });
     }
     let typed =
         arguments.iter().map(|one| (one.name.as_str(), &one.of)).collect::<Vec<(&str, &'a Type)>>();

@@ -11,7 +11,11 @@ impl Generator<'_> {
     pub(super) fn asynchronous(&self) -> TokenStream {
         let plans = self.plans();
         let methods = plans.iter().filter(|plan| plan.is_to_service());
-        let methods = methods.map(|plan| self.method(plan, self.reply_to(plan, &plans)));
+        let methods =
+            methods.map(|plan| match (self.reply_to(plan, &plans), self.part_of(plan, &plans)) {
+                (Some(reply), Some(part)) => self.async_stream(plan, reply, part),
+                (reply, _) => self.method(plan, reply),
+            });
         let methods = methods.collect::<TokenStream>();
         let event = plans.iter().any(Plan::is_event).then(|| {
             let decode = self.decode_event();
@@ -65,17 +69,21 @@ impl Generator<'_> {
         }
     }
 
+    /// Code that encodes a message to `message`, and an expression for its capabilities.
+    pub(super) fn encoded_alone(&self, plan: &Plan<'_>) -> [TokenStream; 2] {
+        if plan.is_short() {
+            let encoding = self.encoding(plan, &quote!(), &quote!());
+            return [quote!(let message = #encoding;), quote!(&corewire_bind::Capabilities::new())];
+        }
+        self.encoding_alone(plan, "message")
+    }
+
     fn method(&self, plan: &Plan<'_>, reply: Option<&Plan<'_>>) -> TokenStream {
         let (parameters, ordinal) = (self.parameters(plan), plan.ordinal());
         let name = self.method_names(plan).name;
         let known = self.known(plan);
         let form = self.form(plan);
-        let [prepared, capabilities] = if plan.is_short() {
-            let encoding = self.encoding(plan, &quote!(), &quote!());
-            [quote!(let message = #encoding;), quote!(&corewire_bind::Capabilities::new())]
-        } else {
-            self.encoding_alone(plan, "message")
-        };
+        let [prepared, capabilities] = self.encoded_alone(plan);
         let (result, received, work, is_sent, text) = match reply {
             Some(answer) => {
                 let (bytes_max, result_of, index) =

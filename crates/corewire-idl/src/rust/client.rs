@@ -10,13 +10,14 @@ impl Generator<'_> {
     pub(super) fn client(&self) -> TokenStream {
         let plans = self.plans();
         let methods = plans.iter().filter(|plan| plan.is_to_service()).map(|plan| {
-            match self.reply_to(plan, &plans) {
-                Some(reply) => self.rpc(plan, reply),
-                None => self.one_way(plan),
+            match (self.reply_to(plan, &plans), self.part_of(plan, &plans)) {
+                (Some(reply), Some(part)) => self.stream(plan, reply, part),
+                (Some(reply), None) => self.rpc(plan, reply),
+                (None, _) => self.one_way(plan),
             }
         });
         let methods = methods.collect::<TokenStream>();
-        let outputs = plans.iter().filter(|plan| plan.is_reply() && plan.arguments.len() > 1);
+        let outputs = plans.iter().filter(|plan| plan.is_answer() && plan.arguments.len() > 1);
         let outputs = outputs.map(|plan| self.output(plan));
         let events = self.event_methods();
         let of = self.interface.description.clone().unwrap_or_else(|| self.interface.name.clone());
@@ -98,6 +99,16 @@ impl Generator<'_> {
     ) -> Option<&'p Plan<'a>> {
         let _ = self;
         plans.iter().find(|one| one.is_reply() && one.message.name == plan.message.name)
+    }
+
+    /// The parts of the stream with which a request is answered.
+    pub(super) fn part_of<'p, 'a>(
+        &self,
+        plan: &Plan<'_>,
+        plans: &'p [Plan<'a>],
+    ) -> Option<&'p Plan<'a>> {
+        let _ = self;
+        plans.iter().find(|one| one.is_part() && one.message.name == plan.message.name)
     }
 
     /// Refuses a message that an earlier version of the service does not have.

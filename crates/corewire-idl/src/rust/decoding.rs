@@ -49,12 +49,12 @@ impl Generator<'_> {
     /// What a function that decodes gives, and the lifetime of the bytes in it.
     fn decoded(&self, plan: &Plan<'_>) -> (TokenStream, Option<TokenStream>) {
         let lifetime = quote!('a);
-        let of = if plan.is_reply() {
+        let of = if plan.is_answer() {
             let of = self.output_type(plan);
-            match &plan.message.errors {
+            match plan.errors {
                 None => of,
                 Some(set) => {
-                    let set = self.error_name(set);
+                    let set = self.error_name(&set.name);
                     quote!(Result<#of, #set>)
                 }
             }
@@ -91,7 +91,7 @@ impl Generator<'_> {
         });
         let absent = later.iter().map(|(name, _)| quote!(let #name = None;));
         let lets = lets.chain(absent).collect::<TokenStream>();
-        let values = if plan.is_reply() {
+        let values = if plan.is_answer() {
             self.output_value(plan)
         } else {
             let all = plan.arguments.iter().map(|(name, _)| name);

@@ -117,6 +117,19 @@ impl Generator<'_> {
         }
     }
 
+    /// An expression that encodes the error with which an rpc ends that has one version.
+    pub(super) fn encode_error(&self, plan: &Plan<'_>, out: &TokenStream) -> TokenStream {
+        let _ = self;
+        let at = plan.wire.layout.leaf("", LeafRole::Error).map_or(0, |leaf| leaf.offset);
+        let (at, bytes) = (Literal::u32_unsuffixed(at), plan.bytes());
+        let details = if plan.has_details() { quote!(error.encode(#out)) } else { quote!(Ok(())) };
+        quote! {{
+            codec::begin(#out, #bytes);
+            codec::put_i32(#out, #at, if error.value() == 0 { -1 } else { error.value() });
+            #details
+        }}
+    }
+
     /// Code that sends the error with which an rpc ends, by a reply of the binding.
     pub(super) fn send_error(&self, plan: &Plan<'_>) -> TokenStream {
         let places = plan.versions.iter().map(|version| {
@@ -150,12 +163,7 @@ impl Generator<'_> {
                 self.0.send(&encoded);
             };
         }
-        quote! {
-            self.0.send_with(|out, _| {
-                codec::begin(out, #bytes);
-                codec::put_i32(out, #at, #value);
-                #details
-            });
-        }
+        let encode = self.encode_error(plan, &quote!(out));
+        quote!(self.0.send_with(|out, _| #encode);)
     }
 }

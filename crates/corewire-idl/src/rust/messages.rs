@@ -22,7 +22,7 @@ impl Generator<'_> {
                 code.extend(self.encode(plan, version, &operations));
                 code.extend(self.decode(plan, version, &operations));
             }
-            if plan.is_reply() {
+            if plan.is_answer() {
                 code.extend(self.result(plan));
             }
         }

@@ -8,6 +8,7 @@
 //! | `messages.rs`, `encoding.rs`, `decoding.rs` | for each message and its earlier versions: encoding and decoding |
 //! | `results.rs` | what calls give |
 //! | `client.rs`, `calls.rs`, `one_way.rs` | `Client` |
+//! | `streams.rs` | calls whose answer is a stream, on both sides |
 //! | `asynchronous.rs` | `AsyncClient` for tasks |
 //! | `events.rs` | `Event` for what the service sends |
 //! | `service.rs`, `server.rs` | the trait `Service`, what calls it, and `Server` |
@@ -38,6 +39,7 @@ mod results;
 mod round_trip;
 mod server;
 mod service;
+mod streams;
 mod types;
 mod unions;
 mod values;

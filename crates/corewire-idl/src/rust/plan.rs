@@ -25,7 +25,7 @@ pub(super) struct Plan<'a> {
     pub(super) fields: Vec<Ident>,
     pub(super) encode: Ident,
     pub(super) decode: Ident,
-    /// Turns what has come, or not, into the result of a call.
+    /// Turns what has come, or not, into the result of a call; or a part that has come into what it is.
     pub(super) result: Ident,
     /// The current version and all earlier ones.
     pub(super) versions: Vec<Version<'a>>,
@@ -52,6 +52,17 @@ impl Plan<'_> {
             && !self.has_capabilities()
             && !self.is_versioned()
             && !self.has_details()
+            && !self.is_part()
+    }
+
+    /// Whether it is a part of a stream.
+    pub(super) const fn is_part(&self) -> bool {
+        matches!(self.wire.role, Role::Part)
+    }
+
+    /// Whether it is what a call gives: it outlives its message.
+    pub(super) const fn is_answer(&self) -> bool {
+        self.is_reply() || self.is_part()
     }
 
     /// Whether there are elements of variable size in it, whose memory is counted when they are decoded.
@@ -82,7 +93,7 @@ impl Plan<'_> {
 
     /// Whether it can be sent to a client, other than as a reply.
     pub(super) const fn is_event(&self) -> bool {
-        !matches!(self.wire.direction, Route::ToService) && !self.is_reply()
+        !matches!(self.wire.direction, Route::ToService) && !self.is_answer()
     }
 
     pub(super) const fn is_reply(&self) -> bool {
@@ -192,6 +203,7 @@ impl Generator<'_> {
         }));
         let result = match wire.role {
             Role::Reply => functions.give(&format!("result_of_{stem}")),
+            Role::Part => functions.give(&format!("part_of_{stem}")),
             _ => format_ident!("unused"),
         };
         let index = Literal::usize_unsuffixed(index);

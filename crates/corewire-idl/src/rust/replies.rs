@@ -10,7 +10,12 @@ use super::{Generator, docs, docs_or};
 impl Generator<'_> {
     pub(super) fn replies(&self) -> TokenStream {
         let plans = self.plans();
-        let replies = plans.iter().filter(|plan| plan.is_reply()).map(|plan| self.reply(plan));
+        let replies = plans.iter().filter(|plan| plan.is_reply()).map(|plan| {
+            match self.part_of(plan, &plans) {
+                Some(part) => self.stream_reply(plan, part),
+                None => self.reply(plan),
+            }
+        });
         replies.chain(self.outbox(&plans)).collect()
     }
 

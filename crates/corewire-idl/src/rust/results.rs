@@ -7,8 +7,11 @@ use super::plan::Plan;
 use super::{Generator, docs, docs_or};
 
 impl Generator<'_> {
-    /// The function that makes the result of a call.
+    /// The function that makes the result of a call, or of a part of a stream.
     pub(super) fn result(&self, plan: &Plan<'_>) -> TokenStream {
+        if plan.is_part() {
+            return self.part(plan);
+        }
         let (name, result) = (&plan.result, self.result_type(plan));
         let form = plan.is_versioned().then(|| quote!(, form: corewire_bind::Form));
         let mutable = plan.has_capabilities().then(|| quote!(mut));
@@ -31,14 +34,34 @@ impl Generator<'_> {
         }
     }
 
+    /// The function that makes what a stream gives of a part.
+    fn part(&self, plan: &Plan<'_>) -> TokenStream {
+        let (name, result) = (&plan.result, self.result_type(plan));
+        let form = if plan.is_versioned() { quote!(form) } else { quote!(_) };
+        let (unpacked, decoding) = (self.unpacked(plan, "part", "parts"), self.decoding(plan));
+        let docs = docs(&[format!("A part of the stream `{}`.", plan.message.name)]);
+        quote! {
+            #docs
+            fn #name(part: corewire_bind::Message, #form: corewire_bind::Form) -> #result {
+                #unpacked
+                Ok(#decoding?)
+            }
+        }
+    }
+
     /// The result of a call.
     pub(super) fn result_type(&self, plan: &Plan<'_>) -> TokenStream {
-        let output = self.output_type(plan);
+        let (output, error) = (self.output_type(plan), self.failure_type(plan));
+        quote!(Result<#output, #error>)
+    }
+
+    /// Why a call fails.
+    pub(super) fn failure_type(&self, plan: &Plan<'_>) -> TokenStream {
         match &plan.message.errors {
-            None => quote!(Result<#output, corewire_bind::CallError>),
+            None => quote!(corewire_bind::CallError),
             Some(set) => {
                 let set = self.error_name(set);
-                quote!(Result<#output, corewire_bind::Failed<#set>>)
+                quote!(corewire_bind::Failed<#set>)
             }
         }
     }

@@ -91,6 +91,32 @@ impl Generator<'_> {
         }
     }
 
+    /// A value that a program owns, at the place `name`, as an argument.
+    pub(super) fn pass(&self, of: &Type, name: &TokenStream) -> TokenStream {
+        if self.is_fixed(of) {
+            return name.clone();
+        }
+        let lend = quote!(as_ref().map(std::os::fd::AsFd::as_fd));
+        match self.interface.resolve(of) {
+            Resolved::Plain(Type::Capability { capability }) => match capability {
+                CapabilityKind::GiveAwayCap => quote!(&mut #name),
+                CapabilityKind::Cap => quote!(#name.#lend),
+                CapabilityKind::Fd => quote!(std::os::fd::AsFd::as_fd(&#name)),
+                CapabilityKind::Endpoint => quote!(&#name),
+            },
+            Resolved::Plain(Type::Optional { of }) => match self.interface.resolve(of) {
+                Resolved::Plain(Type::String { .. } | Type::Vector { .. }) => {
+                    quote!(#name.as_deref())
+                }
+                Resolved::Plain(Type::Capability { capability: CapabilityKind::Fd }) => {
+                    quote!(#name.#lend)
+                }
+                _ => quote!(#name.as_ref()),
+            },
+            _ => quote!(&#name),
+        }
+    }
+
     /// What a type with values of these types derives. Rights cannot be copied or compared, and floating-point numbers
     /// have no `Eq` and no `Hash`.
     pub(super) fn derives<'t>(&self, of: impl Iterator<Item = &'t Type> + Clone) -> TokenStream {

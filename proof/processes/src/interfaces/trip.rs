@@ -326,6 +326,15 @@ impl Trip {
         assert_eq!(Some(found), due, "{place}");
     }
 
+    /// The client has received everything.
+    ///
+    /// # Panics
+    /// If more was sent.
+    pub fn finished(&self, place: &str) {
+        let left = self.lock().to_client.len();
+        assert_eq!(left, 0, "{place}");
+    }
+
     /// Waits until at most `left` messages are on their way to the service.
     pub fn settle(&self, left: usize) {
         drop(self.wait(|all| all.to_service.len() > left));

@@ -10,10 +10,12 @@ impl Generator<'_> {
     pub(super) fn run(&self) -> TokenStream {
         let plans = self.plans();
         let requests = plans.iter().filter(|plan| plan.is_to_service());
-        let requests = requests.map(|plan| match self.reply_to(plan, &plans) {
-            Some(reply) => self.call(plan, reply),
-            None => self.send(plan),
-        });
+        let requests =
+            requests.map(|plan| match (self.reply_to(plan, &plans), self.part_of(plan, &plans)) {
+                (Some(reply), Some(part)) => self.stream_trip(plan, reply, part),
+                (Some(reply), None) => self.call(plan, reply),
+                (None, _) => self.send(plan),
+            });
         let events = plans.iter().filter(|plan| plan.is_event()).map(|plan| self.event_trip(plan));
         let has_events = plans.iter().any(Plan::is_event);
         let outbox = has_events.then(|| quote!(let outbox = server.outbox();));
@@ -56,14 +58,7 @@ impl Generator<'_> {
         let method = self.method_names(plan).name;
         let (lets, shows, passed) = self.arguments(plan);
         let place = &reply.wire.name;
-        let output = match reply.arguments.len() {
-            0 => quote!(let () = output;),
-            1 => quote!(trip::Show::show(&output, out);),
-            _ => {
-                let fields = &reply.fields;
-                quote!(#(trip::Show::show(&output.#fields, out);)*)
-            }
-        };
+        let output = output(reply);
         let error = reply.message.errors.as_ref().map(|_| {
             quote! {
                 Err(corewire_bind::Failed::Service(error)) => {
@@ -80,6 +75,34 @@ impl Generator<'_> {
                 #error
                 Err(other) => panic!("{}: {other:?}", #place),
             }
+        }}
+    }
+
+    /// A stream: all of it, or it is dropped in the middle.
+    fn stream_trip(&self, plan: &Plan<'_>, reply: &Plan<'_>, part: &Plan<'_>) -> TokenStream {
+        let method = self.method_names(plan).name;
+        let (lets, shows, passed) = self.arguments(plan);
+        let (place, end) = (&part.wire.name, &reply.wire.name);
+        let output = output(part);
+        let error = reply.message.errors.as_ref().map(|_| {
+            quote! {
+                Err(corewire_bind::Failed::Service(error)) => {
+                    trip.answered(#end, |out| trip::Show::show(&error, out));
+                }
+            }
+        });
+        quote! {{
+            let _ = &random;
+            #lets
+            trip.sends(#shows);
+            for part in client.#method(#(#passed),*).unwrap() {
+                match part {
+                    Ok(output) => trip.answered(#place, |out| { let _ = &out; #output }),
+                    #error
+                    Err(other) => panic!("{}: {other:?}", #place),
+                }
+            }
+            trip.finished(#end);
         }}
     }
 
@@ -118,5 +141,17 @@ impl Generator<'_> {
                 #other
             }
         }}
+    }
+}
+
+/// Code that shows what a call or a stream gave.
+fn output(plan: &Plan<'_>) -> TokenStream {
+    match plan.arguments.len() {
+        0 => quote!(let () = output;),
+        1 => quote!(trip::Show::show(&output, out);),
+        _ => {
+            let fields = &plan.fields;
+            quote!(#(trip::Show::show(&output.#fields, out);)*)
+        }
     }
 }

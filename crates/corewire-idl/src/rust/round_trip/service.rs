@@ -29,7 +29,10 @@ impl Generator<'_> {
                 },
                 Some(reply) => {
                     let of = format_ident!("{kind}Reply");
-                    let answer = self.answer(reply);
+                    let answer = match self.part_of(plan, &plans) {
+                        Some(part) => self.answer_in_parts(reply, part),
+                        None => self.answer(reply),
+                    };
                     quote! {
                         fn #method(&mut self, #(#names: #types,)* reply: #of<'_>) {
                             #arrived
@@ -53,6 +56,63 @@ impl Generator<'_> {
                 }
 
                 #methods
+            }
+        }
+    }
+
+    /// Up to 99 parts, from an iterator or from another thread, and perhaps an error.
+    fn answer_in_parts(&self, reply: &Plan<'_>, part: &Plan<'_>) -> TokenStream {
+        let value = match part.arguments.as_slice() {
+            [(_, only)] => self.random(&only.of),
+            all => {
+                let (name, fields) = (self.output_name(part), &part.fields);
+                let values = all.iter().map(|(_, one)| self.random(&one.of));
+                quote!(#name { #(#fields: #values),* })
+            }
+        };
+        let show = match part.arguments.len() {
+            1 => quote!(trip::Show::show(part, out);),
+            _ => {
+                let fields = &part.fields;
+                quote!(#(trip::Show::show(&part.#fields, out);)*)
+            }
+        };
+        let passed = part.fields.iter().zip(&part.arguments).map(|(field, (_, argument))| {
+            let place = match part.arguments.len() {
+                1 => quote!(part),
+                _ => quote!(part.#field),
+            };
+            self.pass(&argument.of, &place)
+        });
+        let send = quote! {
+            let later = reply.later();
+            std::thread::spawn(move || {
+                for part in parts {
+                    later.send(#(#passed),*).unwrap();
+                }
+                later.end();
+            });
+        };
+        let fails = reply.message.errors.as_ref().map(|set| {
+            let error = any(&self.error_name(set));
+            quote! {
+                if random.below(4) == 0 {
+                    let error = #error;
+                    self.trip.answers(|out| trip::Show::show(&error, out));
+                    return reply.send_results(parts.into_iter().map(Ok).chain([Err(error)]));
+                }
+            }
+        });
+        quote! {
+            let _ = &random;
+            let parts: Vec<_> = (0..random.below(100)).map(|_| #value).collect();
+            for part in &parts {
+                self.trip.answers(|out| { #show });
+            }
+            #fails
+            match random.below(2) {
+                0 => reply.send_all(parts),
+                _ => { #send }
             }
         }
     }

@@ -3,9 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::form::{
-    Builtin, CapabilityKind, Definition, EnumValue, ErrorSet, Resolved, Type, TypeDecl,
-};
+use crate::form::{Builtin, CapabilityKind, Definition, EnumValue, ErrorSet, Type, TypeDecl};
 use crate::rust::Generator;
 use crate::rust::walk::number;
 
@@ -155,32 +153,6 @@ impl Generator<'_> {
         let all = known.chain(unknown).collect::<Vec<_>>();
         let count = all.len();
         quote!([#(#all),*][random.below(#count)])
-    }
-
-    /// A random value, `name`, as an argument.
-    pub(super) fn pass(&self, of: &Type, name: &TokenStream) -> TokenStream {
-        if self.is_fixed(of) {
-            return name.clone();
-        }
-        let lend = quote!(as_ref().map(std::os::fd::AsFd::as_fd));
-        match self.interface.resolve(of) {
-            Resolved::Plain(Type::Capability { capability }) => match capability {
-                CapabilityKind::GiveAwayCap => quote!(&mut #name),
-                CapabilityKind::Cap => quote!(#name.#lend),
-                CapabilityKind::Fd => quote!(std::os::fd::AsFd::as_fd(&#name)),
-                CapabilityKind::Endpoint => quote!(&#name),
-            },
-            Resolved::Plain(Type::Optional { of }) => match self.interface.resolve(of) {
-                Resolved::Plain(Type::String { .. } | Type::Vector { .. }) => {
-                    quote!(#name.as_deref())
-                }
-                Resolved::Plain(Type::Capability { capability: CapabilityKind::Fd }) => {
-                    quote!(#name.#lend)
-                }
-                _ => quote!(#name.as_ref()),
-            },
-            _ => quote!(&#name),
-        }
     }
 }
 

@@ -1,0 +1,413 @@
+//! Streams of a service: what may be sent of each, and what sends it. The protocol is in `client/streams.rs`.
+//!
+//! The parts of a stream come from an iterator, which the service's thread asks whenever the client has given credit; or
+//! from a [`PartSender`], in any thread, which waits for credit. What the parts of a client cost that it has not given
+//! back is counted in its [`Flow`], which both share.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use super::client_id::ClientId;
+use super::later::LaterMessage;
+use super::mailbox::{Mail, Mailbox};
+use super::reply::{LaterReply, Reply};
+use super::sending::Sending;
+use crate::capability::Capabilities;
+use crate::error::{CallError, EncodeError};
+use crate::exchange::Form;
+use crate::identity::Identity;
+use crate::lane::backlog::{Frame, OWED_BYTES_MAX};
+use crate::message::COST_BYTES;
+use crate::tag::{PART, STREAM_CREDIT, STREAMS_MAX, Tag, status};
+
+/// What an iterator of parts has given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulled {
+    /// A part, which was encoded.
+    Part,
+    /// The end, or an error: the reply was encoded.
+    End,
+}
+
+type Pull = Box<dyn FnMut(&mut Vec<u8>) -> Result<Pulled, EncodeError> + Send>;
+
+/// A stream whose parts come from an iterator.
+struct Source {
+    token: u32,
+    ordinal: u16,
+    pull: Pull,
+    /// A part that must wait: another stream of the client has sent a long one.
+    held: Option<Vec<u8>>,
+}
+
+/// The streams of a client. Dropped with what the service knows of it: then those that send parts are told.
+#[derive(Default)]
+pub(super) struct RowStreams {
+    flow: Arc<Flow>,
+    sources: Vec<Source>,
+}
+
+impl RowStreams {
+    /// What parts cost that the client has not given back.
+    pub(super) fn sent_bytes(&self) -> usize {
+        self.flow.lock().open.iter().map(|open| open.sent_bytes).sum()
+    }
+}
+
+impl Drop for RowStreams {
+    fn drop(&mut self) {
+        self.flow.lock().open.clear();
+        self.flow.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for RowStreams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowStreams")
+    }
+}
+
+/// What may be sent of the streams of a client.
+#[derive(Default)]
+struct Flow {
+    state: Mutex<FlowState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct FlowState {
+    open: Vec<Open>,
+}
+
+/// A stream that has not ended.
+struct Open {
+    token: u32,
+    /// What was sent and has not been given back.
+    sent_bytes: usize,
+}
+
+/// Whether a part can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Some,
+    None,
+    /// The stream has been cancelled, or its client has gone.
+    Over,
+}
+
+impl Flow {
+    fn lock(&self) -> MutexGuard<'_, FlowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a stream. False if it had ended.
+    fn has_removed(&self, token: u32) -> bool {
+        let mut state = self.lock();
+        let before = state.open.len();
+        state.open.retain(|open| open.token != token);
+        before > state.open.len()
+    }
+}
+
+impl FlowState {
+    fn room(&self, token: u32, cost_bytes: usize) -> Room {
+        let is_long = |bytes: usize| bytes > OWED_BYTES_MAX;
+        match self.open.iter().find(|open| open.token == token) {
+            None => Room::Over,
+            Some(own) if own.sent_bytes >= STREAM_CREDIT => Room::None,
+            // Of long ones a client that has been stopped gets one, however many streams it has.
+            Some(_)
+                if is_long(cost_bytes) && self.open.iter().any(|one| is_long(one.sent_bytes)) =>
+            {
+                Room::None
+            }
+            Some(_) => Room::Some,
+        }
+    }
+
+    /// Counts a part if there is room for it.
+    fn take_room(&mut self, token: u32, cost_bytes: usize) -> Room {
+        let room = self.room(token, cost_bytes);
+        if room == Room::Some
+            && let Some(own) = self.open.iter_mut().find(|open| open.token == token)
+        {
+            own.sent_bytes += cost_bytes;
+        }
+        room
+    }
+}
+
+impl Sending {
+    /// A client calls what answers with a stream. `None` if it has too many, of which it is told.
+    fn begin_stream(&mut self, client: ClientId, tag: Tag) -> Option<Arc<Flow>> {
+        let row = self.clients.row(client)?;
+        let flow = Arc::clone(&row.streams.get_or_insert_default().flow);
+        let mut state = flow.lock();
+        if state.open.len() >= STREAMS_MAX {
+            drop(state);
+            let note = Frame::note(tag, status::TOO_MANY_STREAMS);
+            let _ = self.reply(client, note, &Capabilities::new());
+            return None;
+        }
+        state.open.push(Open { token: tag.token(), sent_bytes: 0 });
+        drop(state);
+        Some(flow)
+    }
+
+    /// What a client says about a stream: it gives credit back, or cancels. False if it is no such message.
+    #[cold]
+    pub(super) fn has_handled_credit(&mut self, client: ClientId, tag: Tag, bytes: &[u8]) -> bool {
+        let Ok(bytes) = bytes.try_into().map(u64::from_le_bytes) else { return false };
+        let token = tag.token() & !PART;
+        let Some(streams) = self.clients.row(client).and_then(|row| row.streams.as_mut()) else {
+            return true;
+        };
+        if bytes == 0 {
+            streams.sources.retain(|source| source.token != token);
+            let was_open = streams.flow.has_removed(token);
+            streams.flow.changed.notify_all();
+            if was_open {
+                let end = Tag::new(tag.binding(), tag.ordinal(), token);
+                let note = Frame::note(end, status::DROPPED);
+                let _ = self.reply(client, note, &Capabilities::new());
+            }
+        } else if let Some(own) =
+            streams.flow.lock().open.iter_mut().find(|open| open.token == token)
+        {
+            // A client that gives more than it has been sent has no more for it.
+            own.sent_bytes =
+                own.sent_bytes.saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
+            streams.flow.changed.notify_all();
+        }
+        // Room for one stream may be room for another.
+        self.pump(client);
+        true
+    }
+
+    /// Sends what iterators give, as far as there is room. What one client's give costs at most the credit of each.
+    fn pump(&mut self, client: ClientId) {
+        let streams = self.clients.row(client).and_then(|row| row.streams.as_mut());
+        let Some((flow, sources)) = streams
+            .map(|streams| (Arc::clone(&streams.flow), std::mem::take(&mut streams.sources)))
+        else {
+            return;
+        };
+        let mut left = Vec::with_capacity(sources.len());
+        for mut source in sources {
+            if !self.has_ended(client, &flow, &mut source) {
+                left.push(source);
+            }
+        }
+        // The client may have been cut off meanwhile.
+        if let Some(streams) = self.clients.row(client).and_then(|row| row.streams.as_mut()) {
+            left.append(&mut streams.sources);
+            streams.sources = left;
+        }
+    }
+
+    /// Sends what one iterator gives. Whether that was all.
+    fn has_ended(&mut self, client: ClientId, flow: &Flow, source: &mut Source) -> bool {
+        let end = Tag::new(client.binding(), source.ordinal, source.token);
+        let part = Tag::new(client.binding(), source.ordinal, source.token | PART);
+        loop {
+            let room = flow.lock().room(source.token, 0);
+            match (room, source.held.take()) {
+                (Room::Over, _) => return true,
+                (Room::None, held) => {
+                    source.held = held;
+                    return false;
+                }
+                (Room::Some, Some(held)) => self.scratch = held,
+                (Room::Some, None) => {
+                    let mut scratch = std::mem::take(&mut self.scratch);
+                    let pulled = (source.pull)(&mut scratch);
+                    match pulled {
+                        Ok(Pulled::Part) => self.scratch = scratch,
+                        Ok(Pulled::End) => {
+                            flow.has_removed(source.token);
+                            let _ =
+                                self.reply(client, Frame::new(end, &scratch), &Capabilities::new());
+                            self.scratch = scratch;
+                            return true;
+                        }
+                        Err(error) => {
+                            flow.has_removed(source.token);
+                            self.mailbox.is_sent(source.ordinal, &Err(error.into()));
+                            let note = Frame::note(end, status::DROPPED);
+                            let _ = self.reply(client, note, &Capabilities::new());
+                            return true;
+                        }
+                    }
+                }
+            }
+            let scratch = std::mem::take(&mut self.scratch);
+            let frame = Frame::new(part, &scratch);
+            match flow.lock().take_room(source.token, frame.cost_bytes()) {
+                Room::Some => {}
+                Room::None => {
+                    source.held = Some(scratch);
+                    return false;
+                }
+                Room::Over => return true,
+            }
+            self.part(client, frame);
+            self.scratch = scratch;
+        }
+    }
+
+    /// Sends a part, of which the client has been counted.
+    fn part(&mut self, client: ClientId, frame: Frame<'_>) {
+        if !self.has_sent(client, frame.tag, frame.bytes) {
+            // Parts have no capabilities, which alone can fail.
+            let _ = self.reply(client, frame, &Capabilities::new());
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// Answers with a stream, whose parts `pull` encodes one after the other, as fast as the client takes them. The
+    /// service's thread calls it, within a later call of `serve_one`: it must not wait. It is dropped once the stream
+    /// has ended, or the client wants no more of it, or has gone.
+    pub fn stream(
+        mut self,
+        pull: impl FnMut(&mut Vec<u8>) -> Result<Pulled, EncodeError> + Send + 'static,
+    ) {
+        let (sending, client, tag) = self.take();
+        if sending.begin_stream(client, tag).is_none() {
+            return;
+        }
+        if let Some(streams) = sending.clients.row(client).and_then(|row| row.streams.as_mut()) {
+            let (token, ordinal, pull) = (tag.token(), tag.ordinal(), Box::new(pull));
+            streams.sources.push(Source { token, ordinal, pull, held: None });
+        }
+        sending.pump(client);
+    }
+
+    /// Answers with a stream, of which any thread sends the parts. `wire` is the part's index in the description.
+    pub fn stream_later(mut self, wire: usize) -> PartSender {
+        let (form, identity) = (self.form(wire), self.identity());
+        let (sending, client, tag) = self.take();
+        let flow = sending.begin_stream(client, tag).unwrap_or_default();
+        let mailbox = Arc::clone(&sending.mailbox);
+        let thread = std::thread::current().id();
+        PartSender { mailbox, flow, client, identity, form, tag, thread, is_open: true }
+    }
+}
+
+/// Sends the parts of a stream, from any thread, as fast as the client takes them. Dropping it tells the caller that there
+/// is no more, as an error.
+#[must_use = "a stream that is dropped tells its caller"]
+pub struct PartSender {
+    mailbox: Arc<Mailbox>,
+    flow: Arc<Flow>,
+    client: ClientId,
+    identity: Identity,
+    form: Form,
+    tag: Tag,
+    /// The service's, which must not wait here: it hands out the credit.
+    thread: ThreadId,
+    is_open: bool,
+}
+
+impl PartSender {
+    /// The client that called.
+    #[must_use]
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Its process, by the kernel's word.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The version of the parts that both sides know.
+    #[must_use]
+    pub const fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Whether the client wants no more of the stream, or has gone.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.flow.lock().room(self.tag.token(), 0) == Room::Over
+    }
+
+    /// Waits until the client wants no more of the stream, or has gone; for at most `timeout`. False if it still does.
+    #[must_use]
+    pub fn is_cancelled_within(&self, timeout: Duration) -> bool {
+        let is_wanted = |state: &mut FlowState| state.room(self.tag.token(), 0) != Room::Over;
+        let waited = self.flow.changed.wait_timeout_while(self.flow.lock(), timeout, is_wanted);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Sends a part, which `encode` writes. Waits while the client has not taken what was sent before; `None` waits without
+    /// a limit, zero does not wait.
+    ///
+    /// # Errors
+    /// [`CallError::Cancelled`]; [`CallError::Timeout`]; [`CallError::Busy`] without waiting, and in the service's own
+    /// thread, which hands out what this waits for; [`CallError::PeerLeft`] if the service has ended; those of `encode`.
+    /// The part was not sent.
+    pub fn send_with(
+        &self,
+        timeout: Option<Duration>,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+    ) -> Result<(), CallError> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes)?;
+        let (token, cost_bytes) = (self.tag.token(), bytes.len() + COST_BYTES);
+        let can_wait =
+            timeout != Some(Duration::ZERO) && std::thread::current().id() != self.thread;
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.flow.lock();
+        loop {
+            match state.take_room(token, cost_bytes) {
+                Room::Some => break,
+                Room::Over => return Err(CallError::Cancelled),
+                Room::None if !can_wait => return Err(CallError::Busy),
+                Room::None => {}
+            }
+            state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.flow.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    return Err(CallError::Timeout { after: timeout.unwrap_or_default() });
+                }
+                Some(left) => {
+                    let waited = self.flow.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        drop(state);
+        let tag = Tag::new(self.tag.binding(), self.tag.ordinal(), token | PART);
+        let part = LaterMessage { tag, status: None, bytes, capabilities: Vec::new() };
+        self.mailbox.put(Mail::Reply(self.client, part))
+    }
+
+    /// Ends the stream: with the reply that this sends.
+    pub fn end(mut self) -> LaterReply {
+        self.take_end()
+    }
+
+    fn take_end(&mut self) -> LaterReply {
+        let was_open = std::mem::take(&mut self.is_open) && self.flow.has_removed(self.tag.token());
+        LaterReply::new(Arc::clone(&self.mailbox), self.client, self.form, self.tag, was_open)
+    }
+}
+
+impl Drop for PartSender {
+    fn drop(&mut self) {
+        if self.is_open {
+            drop(self.take_end());
+        }
+    }
+}
+
+impl fmt::Debug for PartSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartSender").field("client", &self.client).finish_non_exhaustive()
+    }
+}
