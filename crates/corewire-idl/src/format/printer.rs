@@ -179,7 +179,7 @@ impl<'a> Printer<'a> {
                 depth = depth.saturating_sub(1);
                 if list == Some(depth) && form == Form::Broken {
                     self.feed |= !self.out.ends_with(['(', '{']);
-                    list = Some(usize::MAX);
+                    list = None;
                 }
             }
             let deeper = depth > 0 || self.at > start && !closes;

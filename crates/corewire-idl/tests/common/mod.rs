@@ -54,6 +54,9 @@ fn declaration(edition: u32) -> BoxedStrategy<String> {
         "const int16 c# = - 0x10 ;",
         "const String c# = \"a;{//\" ;",
         "errors t# { NONE = 4 , SOME , } ;",
+        "errors t# detailed { NONE ( String s [ 4 ] , vector < String [ 3 ] , 2 > v ) = 4 , SOME , } ;",
+        "typedef struct { float64 f ; vector < vector < String [ 9 ] , 3 > , 2 > v ; } t# ;",
+        "typedef union { float32 f ; String s [ 7 ] ; } t# ;",
         "typedef flexible enum { A = 3 , B } t# ;",
         "typedef struct { String s [ 0o17 ] ; vector < uint16 , 3 > v ; } t# ;",
     ]);
@@ -85,11 +88,27 @@ fn message(edition: u32) -> BoxedStrategy<String> {
                     false => format!("{direction}{of} a{at}"),
                 }
             });
-            let arguments = arguments.collect::<Vec<_>>().join(" , ");
+            let arguments = arguments.collect::<Vec<_>>();
             let meta = if kind == 0 { "@ some ( x = 1 , y = 0xff ) " } else { "" };
-            format!("{meta}{keyword} m# ( {arguments} ) ;")
+            // A stream of what an rpc gives, if it gives something, and if that can be parts.
+            let (parts, given) =
+                arguments.iter().partition::<Vec<_>, _>(|one| one.starts_with("out "));
+            let is_part =
+                |one: &&String| !one.starts_with("out cap ") && !one.starts_with("out fd ");
+            let (parts, given, all) =
+                (join(&parts), join(&given), join(&arguments.iter().collect::<Vec<_>>()));
+            let can_stream =
+                arguments.iter().filter(|one| one.starts_with("out ")).all(|one| is_part(&one));
+            match edition > 0 && !parts.is_empty() && can_stream && arguments.len() % 2 == 0 {
+                true => format!("{keyword} m# ( {given} ) stream ( {parts} ) ;"),
+                false => format!("{meta}{keyword} m# ( {all} ) ;"),
+            }
         })
         .boxed()
+}
+
+fn join(arguments: &[&String]) -> String {
+    arguments.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(" , ")
 }
 
 /// Tokens with random white space and comments between them.
