@@ -25,6 +25,7 @@ const VERSIONS: &[(&str, &str, &[Change])] = &[
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     compile("if/all.if");
     compile("if/newer.if");
+    compile("if/parts.if");
     compile("if/sizes.if");
     compile("if/torture.if");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

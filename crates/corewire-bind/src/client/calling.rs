@@ -16,6 +16,7 @@ use crate::tag::{PART, Tag};
 impl Binding {
     #[inline(always)]
     pub(super) fn next_tag(&mut self, ordinal: u16) -> Tag {
+        self.cancel_dropped();
         loop {
             self.token = self.token.wrapping_add(1) & !PART;
             // After two billion calls one of the first may still be under way.

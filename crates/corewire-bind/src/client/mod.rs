@@ -222,6 +222,7 @@ impl Binding {
 
     /// Reads the next message and puts it where it belongs.
     pub(super) fn handle_next(&mut self, patience: Patience) -> Result<(), CallError> {
+        self.cancel_dropped();
         let message = self.receive(patience)?;
         self.set_aside(message);
         Ok(())

@@ -270,15 +270,18 @@ impl Binding {
     }
 
     /// Cancels streams whose handles were dropped while the client was elsewhere.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cancel_dropped(&mut self) {
         if !self.streams.is_empty() {
-            for token in self.streams.dropped.take() {
-                self.cancel_stream(token);
-            }
-            for token in std::mem::take(&mut self.streams.uncancelled) {
-                self.cancel_stream(token);
-            }
+            self.cancel_some();
+        }
+    }
+
+    #[cold]
+    fn cancel_some(&mut self) {
+        let dropped = self.streams.dropped.take();
+        for token in std::mem::take(&mut self.streams.uncancelled).into_iter().chain(dropped) {
+            self.cancel_stream(token);
         }
     }
 
@@ -328,8 +331,8 @@ impl<P, E: From<CallError>> DecodeStream<P, E> {
 }
 
 /// A stream that is under way: a call whose answer is any number of parts `P`, and then an end or an error. Several may be
-/// read in any order. Dropping the handle cancels the stream, of which the service is told with the next call of the
-/// client.
+/// read in any order. Dropping the handle cancels the stream, of which the service is told when something else is asked of
+/// the client.
 #[must_use = "a stream whose handle is dropped is cancelled"]
 pub struct PartStream<P, E> {
     token: u32,

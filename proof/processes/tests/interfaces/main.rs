@@ -8,6 +8,7 @@ mod policy;
 mod rights;
 mod round_trips;
 mod sizes;
+mod streams;
 mod tasks;
 mod torture;
 #[path = "../../../../crates/corewire-idl/tests/common/values.rs"]
