@@ -1,14 +1,14 @@
 //! A method of a service: arguments and reply in JSON.
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 
 use corewire_idl::form::{Message, Role, Route, Wire};
 use corewire_idl::json;
 use serde_json::Value;
 
-use super::Args;
 use super::rights::{self, Rights};
 use super::service::Service;
+use super::{Args, parts};
 use crate::failure::Failure;
 use crate::{output, units};
 
@@ -30,6 +30,13 @@ pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
         let sent = binding.send(message.ordinal, bytes, &capabilities, service.limit.left());
         return sent.map_err(|error| service.failure(error));
     };
+    if let Some(part) = message.wires.iter().find(|one| one.role == Role::Part) {
+        let wires = (part, reply_wire);
+        return parts::run(&service, &mut binding, message, wires, (bytes, &capabilities));
+    }
+    if args.count.is_some() {
+        return Err(Failure::usage(format!("--count: `{method}` answers once, not in parts")));
+    }
     let (bytes_max, left) = (reply_wire.layout.bytes_max, service.limit.left());
     let reply = binding.call(message.ordinal, bytes, &capabilities, bytes_max, left);
     let mut reply = reply.map_err(|error| service.failure(error))?;
@@ -37,8 +44,7 @@ pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
     let value = json::decode(&service.interface, message, reply_wire, bytes);
     let value = value.map_err(|error| Failure::other(units::printable(&error.to_string())))?;
     if json::error(message, reply_wire, &value).is_some() {
-        output::print_value(&value)?;
-        return Err(Failure::quiet(ERROR_CODE));
+        return failed(&value);
     }
     match &args.copy_to {
         Some(target) if target.as_os_str() == "-" => rights::copy(arrived, target),
@@ -50,12 +56,21 @@ pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
     }
 }
 
+/// The service has replied with an error of its own.
+pub(super) fn failed(value: &Value) -> Result<(), Failure> {
+    output::print_value(value)?;
+    Err(Failure::quiet(ERROR_CODE))
+}
+
 /// The arguments as they were given.
 fn arguments(args: &Args) -> Result<Value, Failure> {
     let mut read = String::new();
     let text = match args.arguments.as_deref() {
         None => "{}",
         Some("-") => {
+            if io::stdin().is_terminal() {
+                output::note("reads the arguments from standard input, up to its end (Ctrl-D)");
+            }
             io::stdin().lock().read_to_string(&mut read).map_err(|error| {
                 Failure::other(format!("cannot read the arguments from standard input: {error}"))
             })?;

@@ -2,6 +2,7 @@
 
 mod events;
 mod method;
+mod parts;
 mod request;
 mod rights;
 mod service;
@@ -31,8 +32,9 @@ Without METHOD, all of standard input is one request to an endpoint, such as one
 METHOD is called with ARGUMENTS: an object, or an array in the order of the interface \
 file. docs/interfaces.md says how each type is written. The reply is printed as JSON: in \
 one line, and indented on a terminal. A message without a reply is sent, and nothing is \
-printed. If the service replies with an error of its own, {\"error\": \"NAME\"} is printed, \
-and the exit code is 4.\n\
+printed. The parts of a stream are printed in a line of JSON each. If the service replies \
+with an error of its own, {\"error\": \"NAME\"} or {\"error\": {\"NAME\": {..}}} is printed, and \
+the exit code is 4.\n\
 \n\
 A capability in ARGUMENTS is a file to open for reading ({\"path\": \"file\"}, or just \
 \"file\") or a descriptor with which the command was started ({\"fd\": 0}); for endpoints, \
@@ -65,8 +67,8 @@ pub(crate) struct Args {
     /// Print what the service sends without being asked, or only events of the name EVENT
     #[arg(long, value_name = "EVENT", conflicts_with_all = ["method", "interface"])]
     events: Option<Option<String>>,
-    /// End after N events
-    #[arg(long, value_name = "N", requires = "events")]
+    /// End after N events, or N parts of a stream
+    #[arg(long, value_name = "N", conflicts_with = "interface")]
     count: Option<NonZeroU64>,
     /// Print the interface of the service as an interface file
     #[arg(long, conflicts_with = "method")]
@@ -82,8 +84,8 @@ pub(crate) struct Args {
     /// printed
     #[arg(long, value_name = "FILE", requires = "method")]
     copy_to: Option<PathBuf>,
-    /// Fail if there is no reply within SECONDS, from 0.001 to 1000000, whether or not NAME exists by then. With
-    /// --events: until the service has answered
+    /// Fail if there is no reply within SECONDS, from 0.001 to 1000000, whether or not NAME exists by then, or a stream
+    /// has not ended. With --events: until the service has answered
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Fail if the endpoint or service does not exist, instead of waiting for it
@@ -145,6 +147,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if !args.drivers.is_empty() {
         return Err(Failure::usage("--driver is for a METHOD or the --events of a service"));
+    }
+    if args.count.is_some() {
+        return Err(Failure::usage("--count is for a METHOD or the --events of a service"));
     }
     request::run(args)
 }

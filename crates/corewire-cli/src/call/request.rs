@@ -1,6 +1,6 @@
 //! Standard input as one request to an endpoint, the reply to standard output.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 
 use corewire::{ConnectError, Domain, Endpoint, EndpointError, MessageError, Peer};
 
@@ -16,6 +16,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(service::needs_method(args, &domain));
     }
     let mut request = Vec::new();
+    if io::stdin().is_terminal() {
+        output::note("reads the request from standard input, up to its end (Ctrl-D)");
+    }
     io::stdin()
         .lock()
         .read_to_end(&mut request)

@@ -41,7 +41,15 @@ impl<'a> Service<'a> {
     /// Binds to the service with its own interface.
     pub(super) fn bind(&self) -> Result<Binding, Failure> {
         let wires = self.interface.wires().map(|(message, wire)| described(message, wire));
-        let wires = wires.collect::<Vec<_>>();
+        let errors = self.interface.error_hashes();
+        let errors = errors.iter().map(|(name, hash)| Wire {
+            name,
+            ordinal: 0,
+            hash: hash.0,
+            bytes_max: 0,
+            earlier: &[],
+        });
+        let wires = wires.chain(errors).collect::<Vec<_>>();
         let (name, hash) = (self.interface.name.as_str(), self.interface.hash.0);
         let description = Description { name, hash, wires: &wires, form: "" };
         let mut bind = Bind::default().timeout(self.limit.left_of(FOREVER));

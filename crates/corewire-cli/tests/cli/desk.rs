@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use corewire::Domain;
 use corewire_bind::{
-    Capabilities, ClientId, Description, Dispatch, Identity, Incoming, LaterReply, Outbox, Refusal,
-    Reply, Serve, ServerCore, Stopper, Wire,
+    Capabilities, ClientId, Description, Dispatch, Identity, Incoming, LaterReply, Outbox, Pulled,
+    Refusal, Reply, Serve, ServerCore, Stopper, Wire,
 };
 use corewire_idl::form::Interface;
 use corewire_idl::{Check, Source, json};
@@ -18,6 +18,7 @@ pub(crate) const FILE: &str = "edition 1;
 /// For tests.
 interface desk \"A desk\" {
     errors problem { OVERFLOW, EMPTY };
+    errors trouble detailed { FULL(uint32 limit, String why[20]), GONE };
 
     typedef struct {
         int64 left;
@@ -36,6 +37,7 @@ interface desk \"A desk\" {
     rpc drop @7();
     event bell @8(uint32 strokes);
     rpc forward @9(in endpoint to, out endpoint to);
+    rpc list @10(in uint32 count) stream(out String name[20], out float64 price) ! trouble;
 }
 ";
 
@@ -147,6 +149,31 @@ impl Dispatch for Desk {
                 capabilities.endpoint(&to);
                 let answer = json!({ "to": { "capability": 0 } });
                 reply.send_all(&encode(answer), &capabilities).unwrap();
+            }
+            "list" => {
+                let count = self.decode("list", request.bytes)["count"].as_u64().unwrap();
+                let (interface, mut next) = (self.interface, 0);
+                let message = interface.message("list").unwrap();
+                reply.stream(move |out| {
+                    next += 1;
+                    let (wire, value, pulled) = match next > count {
+                        false => {
+                            let name = format!("n{next}");
+                            let part = json!({ "name": name, "price": 0.5 * next as f64 });
+                            (2, part, Pulled::Part)
+                        }
+                        true if count == 3 => {
+                            let details = json!({ "limit": 3, "why": "full" });
+                            (1, json!({ "error": { "FULL": details } }), Pulled::End)
+                        }
+                        true if count == 4 => (1, json!({ "error": "GONE" }), Pulled::End),
+                        true => (1, json!({}), Pulled::End),
+                    };
+                    *out = json::encode(interface, message, &message.wires[wire], &value)
+                        .unwrap()
+                        .bytes;
+                    Ok(pulled)
+                });
             }
             "hold" => {
                 announce(&self.outbox, "bell", &json!({ "strokes": 1 }));

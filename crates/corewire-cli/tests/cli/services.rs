@@ -58,6 +58,40 @@ fn a_method_is_called_with_json_by_any_driver() {
     done.expect_line(1, "local: the service is in another process");
 }
 
+#[test]
+fn the_parts_of_a_stream_are_lines_of_json() {
+    let scratch = Scratch::new("streams-of-json");
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    let part = |number: u32| {
+        format!("{{\"name\":\"n{number}\",\"price\":{:?}}}\n", f64::from(number) / 2.0)
+    };
+    for driver in ["ump", "sock"] {
+        let list =
+            |count: u32| call(&scratch, &format!("desk list --driver {driver}"), &json!([count]));
+        let done = list(2000);
+        done.expect_code(0);
+        assert_eq!(done.text(), (1..=2000).map(part).collect::<String>());
+        let full = list(3);
+        full.expect_code(4);
+        let error = "{\"error\":{\"FULL\":{\"limit\":3,\"why\":\"full\"}}}\n";
+        assert_eq!(full.text(), format!("{}{error}", (1..=3).map(part).collect::<String>()));
+        let gone = list(4);
+        gone.expect_code(4);
+        assert!(gone.text().ends_with("{\"error\":\"GONE\"}\n"), "{}", gone.text());
+        let some = call(&scratch, "desk list --count 2", &json!([4_000_000_000_u32]));
+        some.expect_code(0);
+        assert_eq!(some.text(), part(1) + &part(2));
+    }
+    let once = call(&scratch, "desk add --count 2", &numbers(1, 2));
+    once.expect_line(2, "--count: `add` answers once, not in parts");
+    scratch.run("call desk --count 2").expect_line(2, "--count is for a METHOD");
+    // A struct is an object, or its fields in order.
+    let done = call(&scratch, "desk add", &json!([[6, 7]]));
+    assert_eq!(done.text(), "{\"sum\":13}\n");
+    let wrong = call(&scratch, "desk add", &json!([[6]]));
+    wrong.expect_line(2, "add_call: numbers: 1 fields: exactly 2 are necessary");
+}
+
 // Keeps P171.
 #[test]
 fn messages_are_sent_and_events_are_lines_of_json() {

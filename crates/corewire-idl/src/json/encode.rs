@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::location::{Location, Name};
 use super::{CapabilityUse, Encoded, Errors, JsonError, JsonProblem, Plan, bytes, floats, values};
-use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
+use crate::form::{Builtin, EnumValue, Field, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn encode(plan: &Plan<'_>, arguments: &Value) -> Result<Encoded, JsonError> {
     let fixed = usize::try_from(plan.operations.layout.fixed_bytes).unwrap_or(0);
@@ -191,9 +191,13 @@ impl<'a> Encoder<'_, 'a> {
                 Ok(())
             }
             Step::Struct { fields, .. } => {
-                let Value::Object(values) = value else {
-                    let due = format!("an object ({})", operation.of);
-                    return here.fail(JsonProblem::kind(value, due));
+                let values = match value {
+                    Value::Object(values) => values,
+                    Value::Array(values) => return self.fields(fields, values, here),
+                    other => {
+                        let due = format!("an object or an array of all fields ({})", operation.of);
+                        return here.fail(JsonProblem::kind(other, due));
+                    }
                 };
                 known("field", values, fields.iter().map(|(field, _)| field.name.as_str()), here)?;
                 for (field, inner) in fields {
@@ -218,6 +222,24 @@ impl<'a> Encoder<'_, 'a> {
                 self.put_alone(alone, value, &here)
             }
         }
+    }
+
+    /// The fields of a struct in the order of the file.
+    fn fields(
+        &mut self,
+        fields: &[(&Field, Operation<'a>)],
+        values: &[Value],
+        here: &Location<'_>,
+    ) -> Result<(), JsonError> {
+        if values.len() != fields.len() {
+            let due = u32::try_from(fields.len()).unwrap_or(u32::MAX);
+            let (count, unit) = (values.len(), "fields");
+            return here.fail(JsonProblem::Count { count, due, unit });
+        }
+        let mut all = fields.iter().zip(values);
+        all.try_for_each(|((field, inner), value)| {
+            self.put(inner, Some(value), &here.field(&field.name))
+        })
     }
 
     fn put_alone(

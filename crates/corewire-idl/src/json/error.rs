@@ -81,7 +81,7 @@ pub enum JsonProblem {
         count: usize,
         /// What the array has.
         due: u32,
-        /// Bytes, elements or arguments.
+        /// Bytes, elements, fields or arguments.
         unit: &'static str,
     },
     /// Hex or base64 that cannot be read.

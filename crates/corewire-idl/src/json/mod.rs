@@ -30,7 +30,7 @@
 //! | arrays of `uint8` | `{"hex": "00ff"}`, `{"base64": "AP8="}`, a string (its UTF-8), numbers | hex |
 //! | arrays of `char` | the same | a string if it is text, otherwise hex |
 //! | other arrays | an array | the same |
-//! | `struct` | an object | the same |
+//! | `struct` | an object, or an array of all fields in the order of the file | an object |
 //! | `union` | an object with one arm: `{"circle": 5}` | the same |
 //! | `enum` | the name of a value, or its number | the name; the number if a flexible enum has none |
 //! | `optional<T>` | `T`, or `null`, or nothing | `T` or `null` |
