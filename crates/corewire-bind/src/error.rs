@@ -13,7 +13,7 @@ use crate::exchange::SERVICE_NAME_BYTES_MAX;
 use crate::tag::{STREAMS_MAX, status};
 
 /// An argument is longer than its bound. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {count} elements, but its bound is {count_max}")]
 pub struct EncodeError {
     /// The message and the argument.
@@ -25,7 +25,7 @@ pub struct EncodeError {
 }
 
 /// Bytes that are not a message of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct DecodeError {
     /// The message, and the argument if one is wrong.
@@ -113,8 +113,8 @@ pub enum Problem {
 }
 
 /// Why a client could not be bound: each driver that was tried, with its reason.
-#[derive(Debug, thiserror::Error)]
-#[error("no binding to {service}: {}", List(.tried))]
+#[derive(thiserror::Error)]
+#[error("no binding to {service}: {}", Tried(.tried))]
 pub struct BindError {
     /// The service's name.
     pub service: String,
@@ -162,23 +162,52 @@ fn of_service(error: &impl fmt::Display) -> String {
     }
 }
 
-struct List<'a>(&'a [(Driver, BindReason)]);
+/// Changes that an error names; how many more there are is a number.
+const CHANGES_MAX: usize = 4;
+
+struct List<'a>(&'a [String]);
 
 impl fmt::Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("no driver was allowed");
+        let shown = self.0.get(..CHANGES_MAX).unwrap_or(self.0);
+        f.write_str(&shown.join("; "))?;
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
         }
-        for (index, (driver, reason)) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{driver}: {reason}")?;
+    }
+}
+
+/// The reasons, each once, behind the drivers that have it.
+struct Tried<'a>(&'a [(Driver, BindReason)]);
+
+impl fmt::Display for Tried<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = Vec::<(String, Vec<String>)>::new();
+        for (driver, reason) in self.0 {
+            let text = reason.to_string();
+            match all.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, drivers)) => drivers.push(driver.to_string()),
+                None => all.push((text, vec![driver.to_string()])),
+            }
         }
-        Ok(())
+        match all.as_slice() {
+            [] => f.write_str("no driver was allowed"),
+            // It is not because of a driver.
+            [(text, _)] if matches!(self.0, [(_, BindReason::Interface { .. })]) => {
+                f.write_str(text)
+            }
+            all => {
+                let all =
+                    all.iter().map(|(text, drivers)| format!("{}: {text}", drivers.join(", ")));
+                f.write_str(&all.collect::<Vec<_>>().join("; "))
+            }
+        }
     }
 }
 
 /// Why one driver could not be bound.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BindReason {
     /// The `local` driver needs a service in this process.
@@ -261,6 +290,14 @@ pub enum BindReason {
     /// The environment variable names no monitor.
     #[error("COREWIRE_MONITOR is {0:?}, not the number of a monitor: 0 to 255")]
     MonitorVariable(String),
+    /// The service has another version of the interface, which no driver can change.
+    #[error("the service has another version of interface {interface}: {}", List(.changes))]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What breaks, from the service's version to the client's, as `corewire idl diff` says it.
+        changes: Vec<String>,
+    },
     /// The interface has more or longer names than an exchange can carry.
     #[error("interface {name} is too large for the exchange")]
     TooLarge {
@@ -288,7 +325,7 @@ impl From<AttachError> for BindReason {
 }
 
 /// Why a call, a one-way message or a wait for an event failed.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The service's process died.
@@ -432,7 +469,7 @@ impl From<MessageError> for CallError {
 }
 
 /// Why an rpc with errors of its own (`rpc ... ! E`) failed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Failed<E> {
     /// The service's answer.
     Service(E),
@@ -449,7 +486,14 @@ impl<E: fmt::Display> fmt::Display for Failed<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for Failed<E> {}
+/// The same text: a program whose `main` returns it shows this.
+impl<E: fmt::Display> fmt::Debug for Failed<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<E: fmt::Display> std::error::Error for Failed<E> {}
 
 impl<E> From<CallError> for Failed<E> {
     fn from(error: CallError) -> Self {
@@ -470,7 +514,7 @@ impl<E> From<EncodeError> for Failed<E> {
 }
 
 /// Why a service stopped or could not begin.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is taken, or is no name.
@@ -522,3 +566,12 @@ pub(crate) const fn of_status(found: u64) -> CallError {
         _ => CallError::Dropped,
     }
 }
+
+corewire_layout::debug_is_text!(
+    EncodeError,
+    DecodeError,
+    BindError,
+    BindReason,
+    CallError,
+    ServeError
+);

@@ -37,6 +37,34 @@ pub struct Wire<'a> {
     pub earlier: &'a [u64],
 }
 
+/// A message by the name that its author gave it.
+struct Named<'a> {
+    name: &'a str,
+    what: &'static str,
+}
+
+impl Named<'_> {
+    fn differs(&self) -> String {
+        format!("{} has other {} in the service", self.name, self.what)
+    }
+}
+
+impl<'a> Wire<'a> {
+    /// `add_call` is `add`, if that is an rpc among these: then its reply has the same ordinal.
+    fn shown(&self, all: &[Wire<'_>]) -> Named<'a> {
+        let is_rpc = all.iter().filter(|one| one.ordinal == self.ordinal).count() > 1;
+        let ends = [("_call", "arguments"), ("_reply", "results or errors"), ("_part", "parts")];
+        let end = ends
+            .into_iter()
+            .find_map(|(end, what)| self.name.strip_suffix(end).map(|name| Named { name, what }));
+        match end {
+            Some(named) if is_rpc => named,
+            _ if self.ordinal == 0 => Named { name: self.name, what: "values or details" },
+            _ => Named { name: self.name, what: "arguments" },
+        }
+    }
+}
+
 /// Which version of each message a side uses, because the other one knows no later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forms(Option<Arc<[u8]>>);
@@ -154,7 +182,7 @@ impl Description<'_> {
             let index = self.wires.iter().position(|own| own.name == theirs.name);
             let (own_form, their_form) = match index.and_then(|index| self.wires.get(index)) {
                 None => (0, self.absent(&theirs)?),
-                Some(own) => theirs.agree(own)?,
+                Some(own) => theirs.agree(own, self.wires)?,
             };
             if let Some(place) = index.and_then(|index| service.get_mut(index)) {
                 *place = own_form;
@@ -175,8 +203,8 @@ impl Description<'_> {
             Some(own) => Err(format!(
                 "ordinal {} is {} in the client, and {} in the service",
                 theirs.ordinal,
-                Shown(theirs.name),
-                own.name
+                Shown(theirs.name.strip_suffix("_call").unwrap_or(theirs.name)),
+                own.shown(self.wires).name
             )),
         }
     }
@@ -205,11 +233,12 @@ impl<'a> Theirs<'a> {
     }
 
     /// The forms that the service and the client use.
-    fn agree(&self, own: &Wire<'_>) -> Result<(u8, u8), String> {
+    fn agree(&self, own: &Wire<'_>, rpcs: &[Wire<'_>]) -> Result<(u8, u8), String> {
         if own.ordinal != self.ordinal {
+            let name = own.shown(rpcs).name;
             return Err(format!(
-                "{} has ordinal {} in the client, and {} in the service",
-                own.name, self.ordinal, own.ordinal
+                "{name} has ordinal {} in the client, and {} in the service",
+                self.ordinal, own.ordinal
             ));
         }
         let stored = |index: usize| u8::try_from(index + 1).unwrap_or(ABSENT);
@@ -221,8 +250,7 @@ impl<'a> Theirs<'a> {
         } else if let Some(index) = earlier.position(|hash| *hash == own.hash) {
             Ok((0, stored(index)))
         } else {
-            let what = if own.ordinal == 0 { "a value or details" } else { "arguments" };
-            Err(format!("{} has other {what} in the service", own.name))
+            Err(own.shown(rpcs).differs())
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::selector::Status;
 use crate::transport::PeerViolation;
 
 /// Why an endpoint's operation failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// The peer's process died. Everything that it had sent completely was delivered before. Messages that
@@ -118,3 +118,5 @@ pub enum MessageError {
     #[error("{0}")]
     Transport(String),
 }
+
+corewire_layout::debug_is_text!(MessageError);

@@ -12,7 +12,7 @@ use crate::log_file::LogFileError;
 use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX};
 
 /// Why a process has not become a member.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinGroupError {
     /// The group has as many members as a group can have.
@@ -65,7 +65,7 @@ pub enum JoinGroupError {
 }
 
 /// Why a group cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
     /// So many members have ended that nothing can be decided any more. What is decided stays readable.
@@ -186,3 +186,5 @@ impl From<ReceiveError> for GroupError {
         }
     }
 }
+
+corewire_layout::debug_is_text!(GroupError, JoinGroupError);

@@ -45,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "generate")]
 pub mod build;
 pub mod c_header;
 mod check;
@@ -56,6 +57,7 @@ mod format;
 pub mod json;
 mod lexer;
 mod parser;
+#[cfg(feature = "generate")]
 pub mod rust;
 mod source;
 pub mod syntax;

@@ -17,6 +17,7 @@
 //! | [`frame`] | the messages of the attach handshake |
 //! | [`message_type`] | the declared type of a channel's messages |
 //! | [`name`] | the rules for channel names, and the files that hold names |
+//! | [`errors`] | how errors of all crates show themselves |
 //!
 //! All integers are little-endian and have a fixed width; there are no pointers and no host-sized
 //! integers. A word that another process may change at any time is read once, into a local
@@ -29,6 +30,7 @@ extern crate alloc;
 
 pub mod counters;
 pub mod endpoint;
+pub mod errors;
 pub mod frame;
 pub mod geometry;
 pub mod grants;

@@ -65,7 +65,7 @@ impl Default for Topology {
 }
 
 /// Why a file cannot be used as a description of a machine.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct TopologyError {
     /// The file.
@@ -135,6 +135,8 @@ impl Topology {
         far > 0 && flat_ns > relays.saturating_mul(self.busy_ns) + relay_ns
     }
 }
+
+corewire_layout::debug_is_text!(TopologyError);
 
 #[cfg(test)]
 mod tests {

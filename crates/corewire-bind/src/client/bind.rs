@@ -9,6 +9,8 @@ use corewire_circuit::link::hub::{CircuitError, Hub, Opening};
 use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
+use corewire_idl::Effect;
+use corewire_idl::form::Interface;
 
 use super::link::ClientLink;
 use super::{Binding, Bound, Limits};
@@ -17,6 +19,7 @@ use crate::driver::Driver;
 use crate::error::{BindError, BindReason, CallError};
 use crate::exchange::{Acceptance, Description, Forms, hello};
 use crate::identity::Identity;
+use crate::introspection::Introspection;
 use crate::lane::backlog::WAITING_BYTES_MAX;
 use crate::lane::{CircuitLink, RingLink, SocketLink};
 use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX};
@@ -126,7 +129,13 @@ impl Bind {
             for &driver in &self.drivers {
                 match attempt.by(driver) {
                     Ok(binding) => return Ok(binding),
-                    Err(reason) => tried.push((driver, reason)),
+                    Err(reason) => {
+                        if let Some(reason) = attempt.other_version(&reason) {
+                            let (service, tried) = (service.to_owned(), vec![(driver, reason)]);
+                            return Err(BindError { service, tried });
+                        }
+                        tried.push((driver, reason));
+                    }
                 }
             }
             let is_absent = |(_, reason): &(Driver, BindReason)| reason.is_absence();
@@ -148,6 +157,9 @@ impl Bind {
         }
     }
 }
+
+/// How long a service that refuses a client may take to say what its interface is.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How soon a client asks again for a service that is not there.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -194,6 +206,26 @@ impl Attempt<'_> {
             Driver::Sock => self.socket(),
             Driver::Circuit => self.circuit(),
         }
+    }
+
+    /// What a service's interface breaks for this client, if that is why it refuses.
+    #[cold]
+    fn other_version(&self, reason: &BindReason) -> Option<BindReason> {
+        if !matches!(reason, BindReason::Refused { .. }) {
+            return None;
+        }
+        let within = self.left().min(EXPLAINED_WITHIN);
+        let asked = Introspection::new(self.domain.connect(self.service, within).ok()?);
+        let theirs = Interface::from_json(&asked.form(within).ok()?).ok()?;
+        let own = Interface::from_json(self.own.form).ok()?;
+        if theirs.name != own.name {
+            return None;
+        }
+        let changes = corewire_idl::diff(&theirs, &own).changes.into_iter();
+        let changes = changes.filter(|change| change.effect == Effect::Breaks);
+        let changes = changes.map(|change| change.message).collect::<Vec<_>>();
+        let interface = own.name;
+        (!changes.is_empty()).then_some(BindReason::Interface { interface, changes })
     }
 
     fn left(&self) -> Duration {

@@ -17,7 +17,7 @@ use crate::wire::packet::{Packet, Role};
 use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 
 /// Why a program has no link to a monitor.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
     /// None runs.
@@ -162,6 +162,9 @@ struct Known {
     monitors: Vec<NodeId>,
 }
 
+/// Domains that are watched: each watch is one of those that the system has for a user, 128 by default.
+const KNOWN_MAX: usize = 8;
+
 /// A program binds many times, and each list of names is read from files.
 static KNOWN: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
 
@@ -184,6 +187,9 @@ fn monitors_of(domain: &Domain) -> Option<Vec<NodeId>> {
     let monitors = list()?;
     let known = monitors.clone();
     let path = path.to_owned();
+    if all.len() >= KNOWN_MAX {
+        all.remove(0);
+    }
     all.push(Known { path, watch, monitors: known });
     Some(monitors)
 }
@@ -284,3 +290,5 @@ pub(super) fn receive(
         }
     }
 }
+
+corewire_layout::debug_is_text!(AttachError);

@@ -12,7 +12,7 @@ use crate::wire::packet::{Packet, Question, Table};
 use crate::wire::{NodeId, monitor_of_name, name_of_monitor};
 
 /// Why a monitor did not answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
     /// It does not run.
@@ -230,3 +230,5 @@ impl Asking {
         }
     }
 }
+
+corewire_layout::debug_is_text!(AskError);

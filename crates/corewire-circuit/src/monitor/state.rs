@@ -19,7 +19,7 @@ use crate::node::{LinkId, Node};
 use crate::wire::NodeId;
 
 /// Why a monitor could not start, or has ended.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
     /// A monitor of this number runs already.
@@ -156,3 +156,5 @@ impl fmt::Debug for Monitor {
             .finish_non_exhaustive()
     }
 }
+
+corewire_layout::debug_is_text!(MonitorError);

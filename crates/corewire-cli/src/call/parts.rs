@@ -14,7 +14,7 @@ use crate::{output, units};
 /// How a stream has ended.
 enum Ended {
     /// By this reply.
-    Reply(Message),
+    Reply(Box<Message>),
     Call(CallError),
 }
 
@@ -34,7 +34,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let decode = DecodeStream::<Message, Ended> {
         part: |part, _| Ok(part),
-        end: |reply| Err(reply.map_or_else(Ended::Call, Ended::Reply)),
+        end: |reply| Err(reply.map_or_else(Ended::Call, |reply| Ended::Reply(Box::new(reply)))),
         form: Form::Current,
     };
     let started = binding.start_stream(message.ordinal, request.0, request.1, decode);

@@ -44,7 +44,7 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 40;
 
 /// Why a checkpoint cannot be written or read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointFileError {
     /// A system call failed.
@@ -498,6 +498,8 @@ impl Files {
         Ok(found)
     }
 }
+
+corewire_layout::debug_is_text!(CheckpointFileError);
 
 #[cfg(test)]
 mod tests;

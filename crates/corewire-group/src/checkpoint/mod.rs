@@ -57,7 +57,7 @@ use std::time::Duration;
 use corewire::{ConnectError, EndpointError, MessageError, NameError, OsError};
 
 /// Why a computation cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComputationError {
     /// The computation's name breaks a rule. The names of its ranks begin with it, so it is shorter than theirs.
@@ -150,3 +150,5 @@ pub enum ComputationError {
     #[error(transparent)]
     Os(#[from] OsError),
 }
+
+corewire_layout::debug_is_text!(ComputationError);

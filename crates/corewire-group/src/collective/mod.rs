@@ -123,7 +123,7 @@ pub struct CommunicatorBuilder<'a> {
 }
 
 /// Why a collective call failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
     /// The process of this member has ended, or its communicator was dropped before it did its part.
@@ -232,3 +232,5 @@ impl fmt::Debug for Communicator {
             .finish_non_exhaustive()
     }
 }
+
+corewire_layout::debug_is_text!(CollectiveError);

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 pub(super) const VERSION: u32 = 2;
 
 /// Why the file of a group's log cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogFileError {
     /// A system call failed.
@@ -85,3 +85,5 @@ pub(crate) fn failed<'a>(
         errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }
 }
+
+corewire_layout::debug_is_text!(LogFileError);

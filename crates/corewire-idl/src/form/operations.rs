@@ -64,6 +64,7 @@ pub(crate) struct Length<'s> {
     /// Of the first one.
     pub(crate) at: LeafPlace,
     /// Of the string or vector.
+    #[cfg_attr(not(feature = "generate"), expect(dead_code, reason = "only code names it"))]
     pub(crate) path: &'s str,
     /// How many follow each other for each element of the arrays around the value.
     pub(crate) count: u32,

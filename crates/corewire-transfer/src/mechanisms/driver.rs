@@ -27,7 +27,7 @@ use crate::mechanisms::outcome::{CopyError, Step};
 use crate::mechanisms::piece::{DESCRIPTION_BYTES_MAX, Description, Piece};
 
 /// Why a message was not moved.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
     /// This side's copy has failed.
@@ -319,3 +319,5 @@ fn error_of(packet: &[u8], due: &'static str) -> DriverError {
         _ => DriverError::Unexpected { due, found: packet.len() },
     }
 }
+
+corewire_layout::debug_is_text!(DriverError);

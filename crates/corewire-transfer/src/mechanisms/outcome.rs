@@ -40,7 +40,7 @@ pub enum Step {
 }
 
 /// Why memory cannot be registered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// It has too many parts.
@@ -81,7 +81,7 @@ pub struct NotRegistered<M: fmt::Debug> {
 }
 
 /// Why a copy has ended early.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
     /// The mechanism is not possible, or not any more.
@@ -130,3 +130,5 @@ pub enum CopyError {
         errno: i32,
     },
 }
+
+corewire_layout::debug_is_text!(CopyError, RegisterError);

@@ -64,7 +64,7 @@ impl From<ChannelName> for NameInUse {
 }
 
 /// Why a channel cannot be created.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// The name breaks a rule.
@@ -141,7 +141,7 @@ impl From<ClaimError> for CreateError {
 }
 
 /// Why an endpoint cannot be created.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// The name breaks a rule.
@@ -184,3 +184,5 @@ impl From<ClaimError> for EndpointError {
         }
     }
 }
+
+corewire_layout::debug_is_text!(CreateError, EndpointError);

@@ -12,7 +12,7 @@ use corewire_os::memory::SegmentError;
 use super::CreateError;
 
 /// Why another endpoint cannot become a peer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The name breaks a rule.
@@ -133,7 +133,7 @@ impl From<JoinError> for ConnectError {
 const EPROTO: i32 = 71;
 
 /// Why a channel cannot be joined, or a channel or an endpoint cannot be observed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The name breaks a rule.
@@ -311,3 +311,5 @@ impl From<ClaimError> for JoinError {
         }
     }
 }
+
+corewire_layout::debug_is_text!(ConnectError, JoinError);

@@ -11,7 +11,7 @@ use super::NameInUse;
 use super::join::shown_pid;
 
 /// Why a listener cannot be created.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
     /// The name breaks a rule.
@@ -53,7 +53,7 @@ impl From<ClaimError> for ListenError {
 }
 
 /// Why a listener accepts no connections.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// This process is a forked child, and the listener belongs to its parent.
@@ -65,7 +65,7 @@ pub enum AcceptError {
 }
 
 /// Why there is no connection to a listener.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectServiceError {
     /// The name breaks a rule.
@@ -151,3 +151,5 @@ impl From<ClaimError> for ConnectServiceError {
         }
     }
 }
+
+corewire_layout::debug_is_text!(ListenError, AcceptError, ConnectServiceError);

@@ -15,7 +15,7 @@ pub use self::listen::{AcceptError, ConnectServiceError, ListenError};
 pub use self::transfer::{Overwritten, ReceiveError, SendError, ValueError};
 
 /// Why a domain cannot be opened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// This process is a forked child: it must open the domain again.
@@ -40,7 +40,7 @@ pub enum OpenError {
 }
 
 /// There is no counter of this name. The message lists the names that exist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no counter {asked:?}: {of} has {}", known.join(", "))]
 #[non_exhaustive]
 pub struct CounterError {
@@ -68,7 +68,7 @@ impl CounterError {
 }
 
 /// Why a [`WaitSet`](crate::WaitSet) stopped waiting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// A call of an endpoint failed.
@@ -81,6 +81,8 @@ pub enum WaitError {
     #[error(transparent)]
     Os(#[from] OsError),
 }
+
+corewire_layout::debug_is_text!(OpenError, CounterError, WaitError);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use corewire_ring::broadcast::Violation;
 use super::JoinError;
 
 /// Why a message was not sent. No part of it was.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The message is longer than the channel's maximum.
@@ -47,7 +47,7 @@ pub enum SendError {
 }
 
 /// Why no message was received.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The sender closed the channel, and everything that it sent has been received.
@@ -89,7 +89,7 @@ pub enum ReceiveError {
 }
 
 /// A message was overwritten while it was copied, or its receiver was evicted. It counts as missed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message {sequence} was overwritten before it was copied")]
 pub struct Overwritten {
     /// The message's sequence number.
@@ -97,7 +97,7 @@ pub struct Overwritten {
 }
 
 /// A message is not a value of the type that it was read as.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("message of {found} bytes is not a {name} of {expected} bytes")]
 pub struct ValueError {
     /// The type's declared name.
@@ -107,3 +107,5 @@ pub struct ValueError {
     /// The message's length in bytes.
     pub found: usize,
 }
+
+corewire_layout::debug_is_text!(SendError, ReceiveError, Overwritten, ValueError);

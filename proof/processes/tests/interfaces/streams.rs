@@ -58,6 +58,10 @@ impl Drop for Numbers {
     }
 }
 
+fn byte(number: u32) -> u8 {
+    u8::try_from(number % 256).unwrap_or_default()
+}
+
 fn stopped(at: u64) -> Failure {
     Failure::Stopped { at, why: "it is enough".to_owned() }
 }
@@ -89,7 +93,7 @@ impl Service for Counter {
     }
 
     fn long(&mut self, bytes: u32, count: u32, reply: LongReply<'_>) {
-        reply.send_all((0..count).map(move |number| vec![number as u8; bytes as usize]));
+        reply.send_all((0..count).map(move |number| vec![byte(number); bytes as usize]));
     }
 
     fn told(&mut self, reply: ToldReply<'_>) {

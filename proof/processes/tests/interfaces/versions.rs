@@ -217,9 +217,8 @@ fn a_change_that_is_not_compatible_is_named() {
     let service = New { outbox: None, kept: Vec::new() };
     serve!("broken", new, service, set, |domain, driver| {
         let error = broken::Client::bind(domain, "evolving", &by(driver)).unwrap_err();
-        let due = format!(
-            "no binding to evolving: {driver}: refused: note has other arguments in the service"
-        );
+        let due = "no binding to evolving: the service has another version of interface evolving: argument \
+                   `number` of message `note` is `uint64` and was `uint32`";
         assert_eq!(error.to_string(), due);
     });
     let place = Place::new("other-interface");
