@@ -89,7 +89,7 @@ fn the_parts_of_a_stream_are_lines_of_json() {
     let done = call(&scratch, "desk add", &json!([[6, 7]]));
     assert_eq!(done.text(), "{\"sum\":13}\n");
     let wrong = call(&scratch, "desk add", &json!([[6]]));
-    wrong.expect_line(2, "add_call: numbers: 1 fields: exactly 2 are necessary");
+    wrong.expect_line(2, "add: numbers: 1 fields: exactly 2 are necessary");
 }
 
 // Keeps P171.
@@ -191,7 +191,7 @@ fn wrong_methods_and_arguments_are_named() {
     for (words, expected) in [
         ("call desk ad", "desk has no method `ad`: did you mean `add`?"),
         ("call desk frobnicate", "its methods: `add`, `note`, `swap`"),
-        ("call desk add", "add_call: numbers: missing"),
+        ("call desk add", "add: numbers: missing"),
         ("call desk add {", "the arguments are not JSON"),
         ("call desk add 5", "an object or an array of all arguments"),
         ("call desk add [{\"left\":1,\"rigth\":2}]", "did you mean `right`?"),

@@ -456,6 +456,20 @@ pub enum Resolved<'a> {
     Plain(&'a Type),
 }
 
+impl Wire {
+    /// What errors call it, by the name that its author gave it: `add`, `reply to add`, `part of list`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let named = |ending: &str| self.name.strip_suffix(ending).unwrap_or(&self.name);
+        match self.role {
+            Role::OneWay => self.name.clone(),
+            Role::Call => named("_call").to_owned(),
+            Role::Reply => format!("reply to {}", named("_reply")),
+            Role::Part => format!("part of {}", named("_part")),
+        }
+    }
+}
+
 impl Message {
     /// The arguments of one of its wires.
     pub fn arguments_of<'a>(&'a self, wire: &'a Wire) -> impl Iterator<Item = &'a Argument> {

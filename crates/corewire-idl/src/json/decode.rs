@@ -37,7 +37,7 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
 
     fn message(&mut self) -> Result<Value, JsonError> {
         let plan = self.plan;
-        let here = &Location::message(&plan.wire.name);
+        let here = &Location::message(&plan.title);
         let (found, due) = (self.bytes.len(), self.rest);
         let detailed = plan.errors.as_ref().is_some_and(|errors| errors.detailed);
         if plan.operations.layout.dynamics.is_empty() && found != due && !detailed {

@@ -9,7 +9,7 @@ use crate::form::{Builtin, EnumValue, Field, LeafPlace, Operation, Operations, S
 pub(super) fn encode(plan: &Plan<'_>, arguments: &Value) -> Result<Encoded, JsonError> {
     let fixed = usize::try_from(plan.operations.layout.fixed_bytes).unwrap_or(0);
     let mut encoder = Encoder { plan, out: vec![0; fixed], capabilities: Vec::new() };
-    encoder.message(arguments, &Location::message(&plan.wire.name))?;
+    encoder.message(arguments, &Location::message(&plan.title))?;
     // The elements of an array of structs travel together, as their leaves do.
     encoder.capabilities.sort_by_key(|(place, _)| *place);
     let capabilities = encoder.capabilities.into_iter().map(|(_, one)| one).collect();

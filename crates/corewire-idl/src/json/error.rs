@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 40;
 #[error("{place}: {problem}")]
 #[non_exhaustive]
 pub struct JsonError {
-    /// The message, and the part of it that is wrong: `draw_call: points[3].x`.
+    /// The message, and the part of it that is wrong: `draw: points[3].x`.
     pub place: String,
     /// What is wrong.
     pub problem: JsonProblem,

@@ -144,7 +144,8 @@ fn error_key(arguments: &[&str]) -> String {
 
 /// What both directions need to know of a message.
 struct Plan<'a> {
-    wire: &'a Wire,
+    /// What errors call the message.
+    title: String,
     /// Of all arguments.
     operations: Operations<'a>,
     /// The errors with which a reply can end instead.
@@ -181,7 +182,7 @@ impl<'a> Plan<'a> {
         let arguments = message.arguments_of(wire).map(|one| (one.name.as_str(), &one.of));
         let arguments = arguments.collect::<Vec<_>>();
         let set = message.errors.as_ref().filter(|_| wire.role == Role::Reply);
-        let lowering = interface.lowering();
+        let (lowering, title) = (interface.lowering(), wire.title());
         let errors = set.map(|set| {
             let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
             let set = interface.error_set(set);
@@ -195,13 +196,13 @@ impl<'a> Plan<'a> {
             let details = details.collect::<Result<_, FormDisagrees>>()?;
             Ok::<_, FormDisagrees>(Errors { set, key: error_key(&names), detailed, details })
         });
-        let errors = location::Location::message(&wire.name).checked(errors.transpose())?;
+        let errors = location::Location::message(&title).checked(errors.transpose())?;
         let operations = lowering.operations(errors.is_some(), arguments);
         // A form that was put together by hand may not agree with itself.
         let agrees = |one: &Operations<'_>| one.layout.fixed_bytes == wire.layout.fixed_bytes;
         match operations.ok().filter(agrees) {
-            Some(operations) => Ok(Self { wire, operations, errors }),
-            None => location::Location::message(&wire.name).fail(JsonProblem::Form),
+            Some(operations) => Ok(Self { title, operations, errors }),
+            None => location::Location::message(&title).fail(JsonProblem::Form),
         }
     }
 }

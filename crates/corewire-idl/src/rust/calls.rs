@@ -10,7 +10,7 @@ use super::{Generator, docs_or};
 impl Generator<'_> {
     pub(super) fn rpc(&self, plan: &Plan<'_>, reply: &Plan<'_>) -> TokenStream {
         let parameters = self.parameters(plan);
-        let (ordinal, place, bytes_max) = (plan.ordinal(), &reply.wire.name, reply.bytes_max());
+        let (ordinal, place, bytes_max) = (plan.ordinal(), reply.wire.title(), reply.bytes_max());
         let names = self.method_names(plan);
         let MethodNames { name, timed, start, then, .. } = &names;
         let (result, result_of) = (self.result_type(reply), &reply.result);

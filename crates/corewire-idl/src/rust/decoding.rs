@@ -78,7 +78,7 @@ impl Generator<'_> {
         version: &Version<'_>,
         operations: &Operations<'_>,
     ) -> TokenStream {
-        let (name, place) = (&version.decode, &plan.wire.name);
+        let (name, place) = (&version.decode, &plan.wire.title());
         let bytes = Literal::u32_unsuffixed(version.layout.fixed_bytes);
         let (arguments, later) = plan.arguments.split_at(version.argument_count);
         // Replies and events outlive their messages.
@@ -99,7 +99,8 @@ impl Generator<'_> {
         };
         let (of, lifetime) = self.decoded(plan);
         let generics = lifetime.as_ref().map(|lifetime| quote!(<#lifetime>));
-        let docs = docs(&[format!("The arguments of `{place}`{}.", of_version(version, plan))]);
+        let docs =
+            docs(&[format!("The arguments of `{}`{}.", plan.wire.name, of_version(version, plan))]);
         let fixed = match error.is_some() || names(&lets, "fixed") {
             true => quote!(fixed),
             false => quote!(_),
@@ -165,7 +166,7 @@ impl Generator<'_> {
     /// Code that takes `bytes`, and `arrived` if there are capabilities, from a received message.
     pub(super) fn unpacked(&self, plan: &Plan<'_>, message: &str, take: &str) -> TokenStream {
         let _ = self;
-        let (place, message) = (&plan.wire.name, format_ident!("{message}"));
+        let (place, message) = (plan.wire.title(), format_ident!("{message}"));
         let memory = plan.is_nested().then(|| quote!(let memory_max = #message.memory_max();));
         if plan.has_capabilities() {
             let take = format_ident!("{take}");

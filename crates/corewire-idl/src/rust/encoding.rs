@@ -67,7 +67,8 @@ impl Generator<'_> {
         let (generics, parameters) = self.encoded_parameters(plan, version.argument_count);
         let bytes = Literal::u32_unsuffixed(version.layout.fixed_bytes);
         let out = if plan.is_short() { quote!(&mut out) } else { quote!(out) };
-        let mut walk = Walk::new(self, &plan.wire.name, operations, out);
+        let title = plan.wire.title();
+        let mut walk = Walk::new(self, &title, operations, out);
         let arguments = arguments.iter().zip(&operations.values);
         let stores = arguments.clone().map(|((name, argument), operation)| {
             // An argument that is a reference is a place behind it.

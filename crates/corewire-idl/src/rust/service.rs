@@ -121,7 +121,7 @@ impl Generator<'_> {
     fn request(&self, plan: &Plan<'_>) -> TokenStream {
         let (stem, kind) = &self.stems[plan.message.name.as_str()];
         let (method, of) = (super::names::ident(stem), format_ident!("{kind}Reply"));
-        let (ordinal, place, index) = (plan.ordinal(), &plan.wire.name, &plan.index);
+        let (ordinal, place, index) = (plan.ordinal(), plan.wire.title(), &plan.index);
         let names = plan.arguments.iter().map(|(name, _)| name).collect::<Vec<_>>();
         let form = plan.is_versioned().then(|| quote!(let form = request.form(#index);));
         let decoding = self.decoding(plan);

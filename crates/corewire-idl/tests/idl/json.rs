@@ -204,22 +204,22 @@ fn mistakes_are_named_with_their_place() {
         ),
     ];
     for (found, due) in cases {
-        assert!(found.starts_with(&format!("ask_call: {due}")), "{found}\n{due}");
+        assert!(found.starts_with(&format!("ask: {due}")), "{found}\n{due}");
     }
     let fails =
         |arguments: Value| encode(&all, ask, &ask.wires[1], &arguments).unwrap_err().to_string();
     // The argument `error` has taken the usual name.
     assert_eq!(
         fails(json!({ "error_": "DENID" })),
-        "ask_reply: no error is called `DENID`: did you mean `DENIED`?"
+        "reply to ask: no error is called `DENID`: did you mean `DENIED`?"
     );
-    assert_eq!(fails(json!({ "error_": 0 })), "ask_reply: 0 is none of the values of trouble");
+    assert_eq!(fails(json!({ "error_": 0 })), "reply to ask: 0 is none of the values of trouble");
     assert_eq!(
         fails(json!({ "error_": 5, "error": 1 })),
-        "ask_reply: a reply has an error or results, not both"
+        "reply to ask: a reply has an error or results, not both"
     );
-    assert_eq!(fails(json!(7)), "ask_reply: 7 where an object or an array of all arguments is due");
-    assert_eq!(fails(json!([1, 2])), "ask_reply: 2 arguments: exactly 1 are necessary");
+    assert_eq!(fails(json!(7)), "reply to ask: 7 where an object or an array of all arguments is due");
+    assert_eq!(fails(json!([1, 2])), "reply to ask: 2 arguments: exactly 1 are necessary");
     let long = fails(json!({ "x".repeat(100): 1 }));
     assert!(long.len() < 150, "{long}");
 }

@@ -191,7 +191,7 @@ fn an_argument_beyond_its_bound_is_not_sent() {
     Place::new("bounds").serve(|domain| {
         let mut client = client(domain, Driver::Ump);
         let error = client.r#type("123456789").unwrap_err();
-        assert_eq!(error.to_string(), "type_call: match: 9 elements, but its bound is 8");
+        assert_eq!(error.to_string(), "type: match: 9 elements, but its bound is 8");
         assert_eq!(client.r#type("12345678").unwrap(), "12345678");
     });
 }
