@@ -2,9 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use corewire_idl::Check;
 use corewire_idl::build::{compile, compile_to};
-use corewire_idl::rust::round_trip;
+use corewire_idl::rust::{generate, round_trip};
+use corewire_idl::{Check, Source};
+
+#[path = "../../crates/corewire-idl/tests/common/positions.rs"]
+mod positions;
+#[path = "../../crates/corewire-idl/tests/common/words.rs"]
+mod words;
 
 /// A text of a file, and what stands there instead.
 type Change = (&'static str, &'static str);
@@ -37,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let code = round_trip(&interface, &format!("crate::interfaces::{name}"))?;
         std::fs::write(out.join(format!("{name}_round_trip.rs")), code)?;
     }
+    words_to(&out)?;
     for (folder, file, changes) in VERSIONS {
         println!("cargo::rerun-if-changed={file}");
         let mut text = std::fs::read_to_string(file)?;
@@ -51,5 +57,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::write(folder.join(name), text)?;
         compile_to(&folder.join(name), &folder)?;
     }
+    Ok(())
+}
+
+/// Modules in which every word is the name of everything that has one.
+fn words_to(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    for file in ["positions.rs", "words.rs"] {
+        println!("cargo::rerun-if-changed=../../crates/corewire-idl/tests/common/{file}");
+    }
+    let mut modules = String::new();
+    for (name, text) in positions::interfaces() {
+        let checked = Check::new(Source::new(format!("{name}.if"), text)).run();
+        let (interface, _) = checked.into_result().map_err(|all| all.render(false))?;
+        modules += &format!("pub mod {name} {{ {} }}\n", generate(&interface)?);
+    }
+    std::fs::write(out.join("words.rs"), modules)?;
     Ok(())
 }

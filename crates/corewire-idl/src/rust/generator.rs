@@ -21,34 +21,15 @@ pub(crate) struct Generator<'a> {
     pub(super) stems: HashMap<&'a str, (String, String)>,
 }
 
-/// Names that generated code uses itself, or that would hide what it uses.
+/// Names that generated code uses itself, or that would hide what it uses: the prelude is hidden by a type of the module,
+/// and with a trait the methods that it gives.
+#[rustfmt::skip]
 const TYPES: &[&str] = &[
-    "AsyncClient",
-    "Box",
-    "Client",
-    "Clone",
-    "Copy",
-    "Debug",
-    "Dispatcher",
-    "Eq",
-    "Err",
-    "Event",
-    "Hash",
-    "None",
-    "Ok",
-    "Option",
-    "Outbox",
-    "PartialEq",
-    "Result",
-    "Self",
-    "Server",
-    "Service",
-    "Some",
-    "String",
-    "Vec",
-    "AsMut",
-    "Into",
-    "From",
+    "AsyncClient", "Client", "Dispatcher", "Event", "Outbox", "Server", "Service",
+    "AsMut", "AsRef", "Box", "Clone", "Copy", "Debug", "Default", "DoubleEndedIterator", "Drop", "Eq", "Err",
+    "ExactSizeIterator", "Extend", "Fn", "FnMut", "FnOnce", "From", "FromIterator", "Future", "Hash", "Into", "IntoFuture",
+    "IntoIterator", "Iterator", "None", "Ok", "Option", "Ord", "PartialEq", "PartialOrd", "Result", "Self", "Send",
+    "Sized", "Some", "String", "Sync", "ToOwned", "ToString", "TryFrom", "TryInto", "Unpin", "Vec",
 ];
 const METHODS: &[&str] = &[
     "as_mut",

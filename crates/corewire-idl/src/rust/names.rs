@@ -15,7 +15,7 @@ impl Names {
 
     /// This name, or with as many underscores behind it as it needs to be new.
     pub(super) fn give(&mut self, name: &str) -> Ident {
-        let mut name = name.to_owned();
+        let mut name = speakable(name);
         while !self.0.insert(name.clone()) {
             name.push('_');
         }
@@ -24,26 +24,33 @@ impl Names {
 
     /// A name for several items at once, all of which are new; with a number behind it if it must be.
     pub(super) fn give_all(&mut self, stem: &str, forms: &[fn(&str) -> String]) -> String {
+        let stem = &speakable(stem);
         // A number, since something follows: the compiler warns of two underscores in a row.
         let numbered = (2..).map(|number| format!("{stem}{number}"));
         let mut stems = std::iter::once(stem.to_owned()).chain(numbered);
         let is_new = |stem: &String| !forms.iter().any(|form| self.0.contains(&form(stem)));
-        let stem = stems.find(is_new).unwrap_or_else(|| stem.to_owned());
+        let stem = stems.find(is_new).unwrap_or_else(|| stem.clone());
         self.0.extend(forms.iter().map(|form| form(&stem)));
         stem
     }
 }
 
-/// An identifier. A keyword becomes a raw one, or gets an underscore where Rust has no raw one.
-pub(super) fn ident(name: &str) -> Ident {
+/// A name that Rust has no raw identifier for, with an underscore behind it.
+fn speakable(name: &str) -> String {
     match name {
-        "self" | "super" | "crate" | "Self" | "_" => {
-            Ident::new(&format!("{name}_"), Span::call_site())
-        }
-        _ => match syn::parse_str::<Ident>(name) {
-            Ok(ident) => ident,
-            Err(_) => Ident::new_raw(name, Span::call_site()),
-        },
+        "self" | "super" | "crate" | "Self" | "_" => format!("{name}_"),
+        _ => name.to_owned(),
+    }
+}
+
+/// An identifier. A keyword of any edition becomes a raw one, or gets an underscore where Rust has no raw one.
+pub(super) fn ident(name: &str) -> Ident {
+    let name = speakable(name);
+    match syn::parse_str::<Ident>(&name) {
+        // A keyword since edition 2024.
+        Ok(_) if name == "gen" => Ident::new_raw(&name, Span::call_site()),
+        Ok(ident) => ident,
+        Err(_) => Ident::new_raw(&name, Span::call_site()),
     }
 }
 
@@ -94,8 +101,34 @@ pub(super) fn screaming(name: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../tests/common/words.rs"]
+mod words;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    // Keeps P241.
+    #[test]
+    fn all_pairs_of_words_have_two_names() {
+        let words = words::words();
+        let forms: &[fn(&str) -> String] = &[str::to_owned, |stem| format!("try_{stem}")];
+        for style in [snake, camel, screaming] {
+            let words = words.iter().map(|word| style(word)).collect::<Vec<_>>();
+            for (at, left) in words.iter().enumerate() {
+                for right in &words[at + 1..] {
+                    let mut names = Names::reserved(&["bind"]);
+                    let both = [left, right].map(|word| names.give(word));
+                    assert_ne!(both[0], both[1], "{left} {right}");
+                    let mut stems = Names::default();
+                    let both = [left, right].map(|word| stems.give_all(word, forms));
+                    let all = both.iter().flat_map(|stem| forms.iter().map(|form| form(stem)));
+                    let unique = all.map(|name| ident(&name).to_string()).collect::<HashSet<_>>();
+                    assert_eq!(unique.len(), 4, "{left} {right}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_become_rust() {

@@ -175,7 +175,8 @@ impl Generator<'_> {
             arguments.map(|one| (names.give(&snake(&one.name)), one)).collect::<Vec<_>>();
         let mut own = Names::default();
         let fields = message.arguments_of(wire).map(|one| own.give(&snake(&one.name))).collect();
-        let stem = &self.stems[message.name.as_str()].0;
+        // Something follows, and the compiler warns of two underscores in a row.
+        let stem = self.stems[message.name.as_str()].0.trim_end_matches('_');
         let role = match wire.role {
             Role::Call => "_call",
             Role::Reply => "_reply",

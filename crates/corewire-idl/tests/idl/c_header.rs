@@ -364,6 +364,17 @@ fn the_example_of_the_reference_runs() {
 }
 
 #[test]
+fn every_word_can_be_a_name_in_every_position() {
+    let headers = crate::positions::interfaces().into_iter().map(|(name, text)| {
+        let checked = Check::new(Source::new(format!("{name}.if"), text)).run();
+        c_header::generate(&checked.into_result().unwrap().0).unwrap()
+    });
+    let headers = headers.collect::<Vec<_>>();
+    let folder = Folder::new("words");
+    accepted(&folder, &headers);
+}
+
+#[test]
 fn compilers_accept_the_headers_of_a_tree() {
     let Ok(trees) = std::env::var("COREWIRE_INTERFACES") else {
         println!("skipped: COREWIRE_INTERFACES names no tree of interface files");

@@ -218,7 +218,10 @@ fn mistakes_are_named_with_their_place() {
         fails(json!({ "error_": 5, "error": 1 })),
         "reply to ask: a reply has an error or results, not both"
     );
-    assert_eq!(fails(json!(7)), "reply to ask: 7 where an object or an array of all arguments is due");
+    assert_eq!(
+        fails(json!(7)),
+        "reply to ask: 7 where an object or an array of all arguments is due"
+    );
     assert_eq!(fails(json!([1, 2])), "reply to ask: 2 arguments: exactly 1 are necessary");
     let long = fails(json!({ "x".repeat(100): 1 }));
     assert!(long.len() < 150, "{long}");

@@ -4,6 +4,7 @@ mod calls;
 mod codec;
 mod corpus;
 mod json;
+mod names;
 mod policy;
 mod rights;
 mod round_trips;
