@@ -406,6 +406,47 @@ mod tests {
     }
 
     #[test]
+    fn errors_with_details_are_compared_if_both_sides_know_them() {
+        const fn error(name: &str, hash: u64) -> Wire<'_> {
+            Wire { name, ordinal: 0, hash, bytes_max: 0, earlier: &[] }
+        }
+        const WIRES: &[Wire<'_>] = &[ONE, error("e.GONE", 5), error("e.FULL", 6)];
+        let own = Description { wires: WIRES, ..OWN };
+        let agreed = |wires: &[Wire<'_>]| {
+            own.agree(&Description { hash: 2, wires, ..OWN }.to_bytes().unwrap())
+        };
+        assert!(agreed(&[ONE, error("e.FULL", 6), error("e.NEW", 7)]).is_ok());
+        let reason = agreed(&[ONE, error("e.FULL", 7)]).unwrap_err();
+        assert_eq!(reason, "e.FULL has other values or details in the service");
+        let reason = agreed(&[error("e.FULL", 6)]).unwrap_err();
+        assert_eq!(reason, "the client and the service know different messages of calc");
+        // A process that does not know of details takes them for messages that it does not have.
+        assert!(
+            OWN.agree(&Description { hash: 2, wires: WIRES, ..OWN }.to_bytes().unwrap()).is_ok()
+        );
+    }
+
+    #[test]
+    fn an_rpc_is_named_as_its_author_does() {
+        const fn wire(name: &str, hash: u64) -> Wire<'_> {
+            Wire { name, ordinal: 4, hash, bytes_max: 8, earlier: &[] }
+        }
+        let own = Description { wires: &[wire("add_call", 1), wire("add_reply", 2)], ..OWN };
+        let reason = |wires: &[Wire<'_>]| {
+            own.agree(&Description { hash: 2, wires, ..OWN }.to_bytes().unwrap()).unwrap_err()
+        };
+        assert_eq!(reason(&[wire("add_call", 3)]), "add has other arguments in the service");
+        assert_eq!(
+            reason(&[wire("add_reply", 3)]),
+            "add has other results or errors in the service"
+        );
+        assert_eq!(
+            reason(&[wire("sum_call", 3)]),
+            "ordinal 4 is sum in the client, and add in the service"
+        );
+    }
+
+    #[test]
     fn any_prefix_is_refused_without_a_panic() {
         let bytes = Description { hash: 2, ..OWN }.to_bytes().unwrap();
         for length in 0..bytes.len() {

@@ -209,6 +209,7 @@ impl<'a> Checker<'a> {
                 "only an rpc can answer with a stream",
             );
             self.report(one.help("make the message an `rpc`"));
+            return &[];
         } else if parts.is_empty() {
             let message = "the parts of a stream have no arguments";
             let one = self.error(Code::DirectionMissing, place, *span, message);

@@ -209,9 +209,10 @@ impl<'a> Differ<'a> {
                     let text = format!("{subject} are {now} detailed");
                     self.breaks(ChangeKind::ErrorsChanged, &subject, text)
                         .note("details lie behind the number of an error");
+                } else {
+                    self.details(set, other);
                 }
                 self.values(&subject, true, &set.values, &other.values);
-                self.details(set, other);
             }
         }
         for constant in &old.constants {

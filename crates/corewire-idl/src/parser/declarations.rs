@@ -141,7 +141,7 @@ impl Cursor<'_> {
         let mut details = None;
         if self.kind() == Kind::Mark(b'(') {
             let begin = self.span();
-            self.needs_edition("details of an error", begin);
+            self.needs_edition("an error with details", begin);
             let fields = self.arguments()?;
             details = Some((fields, begin.to(self.previous())));
         }

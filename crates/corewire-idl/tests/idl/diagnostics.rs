@@ -33,7 +33,7 @@ macro_rules! errors {
     };
 }
 
-errors! { characters commas unended names bounds newer first_edition future }
+errors! { characters commas unended names bounds newer first_edition future parts }
 
 #[test]
 fn diagnostics_as_json_are_one_line_each() {

@@ -22,7 +22,12 @@ fn changes(edition: &str, old: &str, new: &str) -> String {
             other.ordinal == message.ordinal && hashes.any(|hash| hash == wire.hash)
         });
     }
+    let errors = new.error_hashes();
+    for (name, hash) in old.error_hashes() {
+        binds &= errors.iter().all(|(other, found)| *other != name || *found == hash);
+    }
     assert!(binds || found.breaks(), "{}", found.render());
+    assert!(!binds || !found.breaks(), "{}", found.render());
     found.render()
 }
 
@@ -99,6 +104,26 @@ fn types() {
     insta::assert_snapshot!("types_strict", one(old, &new));
     let new = old.replace("F = 1, G", "F = 1, G, H").replace("X, Y", "X, Y, Z");
     insta::assert_snapshot!("types_compatible", one(old, &new));
+}
+
+// Keeps P149.
+#[test]
+fn details_and_streams() {
+    let old = "errors e detailed { A(uint8 x, String s[9]), B = 5, C(uint8 x) };
+        rpc a @1(in uint8 x) stream(out uint8 y) ! e; rpc b @2() ! e;
+        rpc c @3(out vector<String[4], 9> v);";
+    assert_eq!(one(old, old), "");
+    let new = "errors e detailed { A(uint8 x, String s[10]), B(uint8 z) = 5, C(uint8 w), D };
+        rpc a @1(in uint8 x) stream(out uint16 y) ! e; rpc b @2() stream(out uint8 z) ! e;
+        rpc c @3(out vector<String[5], 9> v);";
+    insta::assert_snapshot!("details_and_streams", one(old, new));
+    let new = old.replace("C(uint8 x)", "C(uint8 x), D(String t[9])");
+    insta::assert_snapshot!("details_compatible", one(old, &new));
+    insta::assert_snapshot!("details_of_another_set", one(old, &old.replace(" e", " f")));
+    let plain =
+        "errors e { A, B = 5, C }; rpc a @1(in uint8 x) stream(out uint8 y) ! e; rpc b @2() ! e;
+        rpc c @3(out vector<String[4], 9> v);";
+    insta::assert_snapshot!("details_are_new", one(plain, old));
 }
 
 #[test]

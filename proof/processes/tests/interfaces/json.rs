@@ -13,7 +13,7 @@ use corewire_idl::{Check, Source};
 use corewire_processes::interfaces::all::{
     Choice, Client, Color, DESCRIPTION, Entry, Nested, Pair, Shape,
 };
-use corewire_processes::interfaces::{Place, by};
+use corewire_processes::interfaces::{Place, by, newer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
@@ -124,6 +124,112 @@ fn json_accepts_the_bytes_that_generated_code_accepts() {
             }
             Ok(())
         });
+        ran.unwrap();
+    });
+}
+
+/// Accepts every call of the second interface.
+struct Accepts;
+
+impl newer::Service for Accepts {
+    fn floats(&mut self, _: f32, _: f64, c: newer::Plain, reply: newer::FloatsReply<'_>) {
+        reply.send(1.0, c);
+    }
+
+    fn lists(
+        &mut self,
+        _: Vec<String>,
+        _: Vec<newer::Plain>,
+        _: newer::Directory,
+        t: newer::Tree,
+        reply: newer::ListsReply<'_>,
+    ) {
+        reply.send(&[], &t);
+    }
+
+    fn unions(
+        &mut self,
+        v: newer::Value,
+        _: newer::Deep,
+        _: Vec<newer::Deep>,
+        _: Option<newer::Value>,
+        reply: newer::UnionsReply<'_>,
+    ) {
+        reply.send(&v, &[]);
+    }
+
+    fn arrays(
+        &mut self,
+        _: newer::Words,
+        _: newer::Grid,
+        _: Option<newer::Grid>,
+        _: Vec<newer::Grid>,
+        _: Vec<Option<newer::Words>>,
+        reply: newer::ArraysReply<'_>,
+    ) {
+        reply.send(None, None);
+    }
+
+    fn keeps(&mut self, _: Option<newer::Tree>, reply: newer::KeepsReply<'_>) {
+        reply.send(None);
+    }
+
+    fn short(&mut self, _: u8, reply: newer::ShortReply<'_>) {
+        reply.send(1);
+    }
+
+    fn entries(&mut self, _: &str, _: u8, reply: newer::EntriesReply<'_>) {
+        reply.send_all([]);
+    }
+
+    fn ticks(&mut self, reply: newer::TicksReply<'_>) {
+        reply.send_all([]);
+    }
+
+    fn note(&mut self, _: Vec<newer::Value>, _: Option<f32>, _: ClientId) {}
+}
+
+// Keeps P160.
+#[test]
+fn json_accepts_the_newer_constructs_that_generated_code_accepts() {
+    let text = include_str!("../../if/newer.if");
+    let all = Check::new(Source::new("newer.if", text)).run().into_result().unwrap().0;
+    let place = Place::without_monitors("json-newer");
+    let mut server = newer::Server::new(&place.domain, "newer", Accepts).unwrap();
+    let stopper = server.stopper();
+    std::thread::scope(|scope| {
+        scope.spawn(move || server.serve().unwrap());
+        let bound = newer::Client::bind(&place.domain, "newer", &by(Driver::Local)).unwrap();
+        let client = Mutex::new(bound);
+        let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
+        let ran = runner().run(&(any::<u64>(), changes), |(seed, changes)| {
+            let mut random = Random::new(seed);
+            for name in ["floats", "lists", "unions", "arrays", "keeps", "short"] {
+                let message = all.message(name).unwrap();
+                let request = &message.wires[0];
+                let given = random.arguments(&all, message, request);
+                let right = encode(&all, message, request, &given).unwrap().bytes;
+                prop_assert_eq!(&decode(&all, message, request, &right).unwrap(), &given);
+                let mut changed = right.clone();
+                for (at, byte) in &changes {
+                    let at = at.index(changed.len());
+                    changed[at] = *byte % 16;
+                }
+                let cut = changes[0].0.index(changed.len() + 1);
+                for bytes in [&right[..], &changed, &changed[..cut]] {
+                    let (none, bytes_max) = (Capabilities::new(), 1 << 16);
+                    let mut client = client.lock().unwrap();
+                    let ended =
+                        client.as_mut().call(message.ordinal, bytes, &none, bytes_max, None);
+                    match (&ended, &decode(&all, message, request, bytes)) {
+                        (Ok(_), Ok(_)) | (Err(CallError::Malformed), Err(_)) => {}
+                        other => prop_assert!(false, "{name}: {bytes:?}: {other:?}"),
+                    }
+                }
+            }
+            Ok(())
+        });
+        stopper.stop();
         ran.unwrap();
     });
 }
