@@ -72,6 +72,7 @@ mod tests {
 
     impl Error for Inner {}
 
+    // Keeps P238.
     #[test]
     fn an_error_shows_its_text_and_its_causes() {
         assert_eq!(format!("{:?}", Outer(Inner)), "cannot open shop: permission denied");

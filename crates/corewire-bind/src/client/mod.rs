@@ -13,6 +13,7 @@ mod events;
 mod link;
 mod pending;
 mod sending;
+mod streaming;
 mod streams;
 
 pub use self::asynchronous::{AsyncBinding, AsyncParts};
@@ -21,8 +22,8 @@ use self::calls::Calls;
 use self::events::Events;
 use self::link::ClientLink;
 pub use self::pending::Pending;
+pub use self::streaming::{DecodeStream, PartStream, Parts};
 use self::streams::Streams;
-pub use self::streams::{DecodeStream, PartStream, Parts};
 use crate::driver::Driver;
 use crate::error::{CallError, none_if_busy};
 use crate::exchange::{Form, Forms};

@@ -3,8 +3,8 @@
 use corewire::Peer;
 
 use super::client_id::{ClientId, INDEX_MAX};
+use super::flow::RowStreams;
 use super::lane::Lane;
-use super::streams::RowStreams;
 use crate::driver::Driver;
 use crate::exchange::Forms;
 use crate::identity::Identity;

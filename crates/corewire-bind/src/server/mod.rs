@@ -9,7 +9,7 @@
 //! | `serving` | what comes next, and what is done with it |
 //! | `dispatch` | what the program gets |
 //! | `reply` | what the program answers with |
-//! | `streams` | answers in parts |
+//! | `streams`, `flow` | answers in parts, and how much of them may be sent |
 //! | `later` | what other threads of the process have sent |
 //! | `sending` | what is sent, kept, left out; who is cut off |
 //! | `clients`, `client_id`, `lane` | the clients, and how each is reached |
@@ -28,6 +28,7 @@ mod clients;
 mod core;
 mod dispatch;
 mod exporter;
+mod flow;
 mod lane;
 mod later;
 mod mailbox;
@@ -41,6 +42,7 @@ mod streams;
 pub use self::client_id::ClientId;
 pub use self::core::{Serve, ServerCore};
 pub use self::dispatch::{Dispatch, Incoming, Refusal};
+pub use self::flow::Pulled;
 pub use self::later::Version;
 pub use self::reply::{LaterReply, Outbox, Reply, Stopper};
-pub use self::streams::{PartSender, Pulled};
+pub use self::streams::PartSender;

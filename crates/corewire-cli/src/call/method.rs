@@ -12,9 +12,6 @@ use super::{Args, parts};
 use crate::failure::Failure;
 use crate::{output, units};
 
-/// The exit code for an error that the service replied with.
-const ERROR_CODE: u8 = 4;
-
 /// Calls the method, or sends a message without a reply.
 pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
     // Wrong arguments are an error even if the service has to be waited for.
@@ -44,7 +41,7 @@ pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
     let value = json::decode(&service.interface, message, reply_wire, bytes);
     let value = value.map_err(|error| Failure::other(units::printable(&error.to_string())))?;
     if json::error(message, reply_wire, &value).is_some() {
-        return failed(&value);
+        return parts::failed(&value);
     }
     match &args.copy_to {
         Some(target) if target.as_os_str() == "-" => rights::copy(arrived, target),
@@ -54,12 +51,6 @@ pub(super) fn run(args: &Args, method: &str) -> Result<(), Failure> {
         }
         None => output::print_value(&value),
     }
-}
-
-/// The service has replied with an error of its own.
-pub(super) fn failed(value: &Value) -> Result<(), Failure> {
-    output::print_value(value)?;
-    Err(Failure::quiet(ERROR_CODE))
 }
 
 /// The arguments as they were given.

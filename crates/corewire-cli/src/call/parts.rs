@@ -5,11 +5,14 @@ use std::num::NonZeroU64;
 use corewire_bind::{Binding, CallError, Capabilities, DecodeStream, Form, Message};
 use corewire_idl::form::{self, Wire};
 use corewire_idl::json;
+use serde_json::Value;
 
-use super::method;
 use super::service::Service;
 use crate::failure::Failure;
 use crate::{output, units};
+
+/// The exit code for an error that the service replied with.
+const ERROR_CODE: u8 = 4;
 
 /// How a stream has ended.
 enum Ended {
@@ -54,7 +57,7 @@ pub(super) fn run(
             Some(Err(Ended::Reply(reply))) => {
                 let value = decoded(end, &reply)?;
                 return match json::error(message, end, &value) {
-                    Some(_) => method::failed(&value),
+                    Some(_) => failed(&value),
                     None => Ok(()),
                 };
             }
@@ -64,6 +67,12 @@ pub(super) fn run(
         left -= 1;
     }
     Ok(())
+}
+
+/// The service has replied with an error of its own.
+pub(super) fn failed(value: &Value) -> Result<(), Failure> {
+    output::print_value(value)?;
+    Err(Failure::quiet(ERROR_CODE))
 }
 
 /// A binding that is lent.

@@ -16,14 +16,15 @@ impl<'a> Header<'a> {
 
     pub(super) fn error_details(&mut self, set: &'a ErrorSet) -> Result<(), FormDisagrees> {
         let Some(name) = self.details_name(&set.name) else { return Ok(()) };
-        let errors = set.values.iter().filter(|error| error.details.is_some()).collect::<Vec<_>>();
+        let errors =
+            set.values.iter().filter(|error| set.details_of(error).is_some()).collect::<Vec<_>>();
         let names = errors.iter().map(|error| error.name.as_str());
         let mut members = self.members_of(names.chain(["unused"]));
         let unused = members.pop().unwrap_or_default();
         let mut lines = Vec::new();
         let mut places = Vec::new();
         for (error, member) in errors.iter().zip(&members) {
-            let Some(details) = &error.details else { continue };
+            let Some(details) = set.details_of(error) else { continue };
             let fields = self.members_of(details.fields.iter().map(|one| one.name.as_str()));
             let mut body = Vec::new();
             for (field, name) in details.fields.iter().zip(&fields) {
@@ -75,7 +76,7 @@ impl<'a> Header<'a> {
             code.open("switch (error) {");
         }
         for (error, places) in errors.iter().zip(&places) {
-            let Some(details) = &error.details else { continue };
+            let Some(details) = set.details_of(error) else { continue };
             let number = self.member(&set.name, &error.name);
             let fields = details.fields.iter().map(|field| (field.name.as_str(), &field.of));
             let operations = self.lowering.operations(false, fields)?;
@@ -103,7 +104,7 @@ impl<'a> Header<'a> {
                 code.close("}");
             }
         }
-        for error in set.values.iter().filter(|error| error.details.is_none()) {
+        for error in set.values.iter().filter(|error| set.details_of(error).is_none()) {
             line!(get, "case {}:", self.member(&set.name, &error.name));
             get.line("    break;");
         }

@@ -53,7 +53,13 @@ impl<'a> Checker<'a> {
                     self.twice(place, &mut own, ast);
                     let (name, docs) = (ast.name.text.clone(), ast.docs.clone());
                     let resolved = self.values(place, values, 1);
-                    let set = form::ErrorSet { name, docs, detailed: *detailed, values: resolved };
+                    let set = form::ErrorSet {
+                        name,
+                        docs,
+                        detailed: *detailed,
+                        values: resolved,
+                        details: Vec::new(),
+                    };
                     self.errors.insert(&ast.name.text, (place, ast.name.span, set, place.main));
                     errors.push((place, &ast.name.text, *detailed, values));
                 }
@@ -109,10 +115,13 @@ impl<'a> Checker<'a> {
             self.report(one);
             return;
         }
-        let errors = self.errors.get_mut(set).map(|(_, _, set, _)| &mut set.values);
-        let error = errors.into_iter().flatten().find(|one| one.name == value.name.text);
-        if let Some(error) = error.filter(|_| !fields.is_empty()) {
-            error.details = Some(form::Details { fields, layout: form::Layout::default() });
+        if let Some((_, _, set, _)) = self.errors.get_mut(set)
+            && !fields.is_empty()
+            // Otherwise it is wrong, which has been reported.
+            && set.values.iter().any(|one| one.name == value.name.text)
+        {
+            let (error, layout) = (value.name.text.clone(), form::Layout::default());
+            set.details.push(form::Details { error, fields, layout });
         }
     }
 
@@ -313,7 +322,7 @@ impl<'a> Checker<'a> {
                 self.report(one.also(place.file, other, "the same value here"));
             }
             let (name, docs) = (name.clone(), value.docs.clone());
-            resolved.push(EnumValue { name, docs, value: small, details: None });
+            resolved.push(EnumValue { name, docs, value: small });
         }
         resolved
     }

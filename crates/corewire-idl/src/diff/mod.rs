@@ -10,7 +10,7 @@ mod types;
 
 use serde::Serialize;
 
-use crate::form::{EnumValue, ErrorSet, Field, Interface, Known, Message, Type};
+use crate::form::{ErrorSet, Interface, Known, Message, Type};
 
 /// Whether old and new processes still understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -229,13 +229,10 @@ impl<'a> Differ<'a> {
 
     /// The details of errors that both versions have.
     fn details(&mut self, old: &'a ErrorSet, new: &'a ErrorSet) {
-        fn fields(error: &EnumValue) -> &[Field] {
-            error.details.as_ref().map(|details| details.fields.as_slice()).unwrap_or_default()
-        }
         for error in &old.values {
             if let Some(other) = new.values.iter().find(|other| other.name == error.name) {
                 let owner = format!("error `{}.{}`", old.name, error.name);
-                self.fields("field", &owner, fields(error), fields(other));
+                self.fields("field", &owner, old.fields_of(error), new.fields_of(other));
             }
         }
     }

@@ -105,8 +105,8 @@ fn names(interface: &Interface) -> Result<(), FormError> {
     });
     let arguments = interface.messages.iter().flat_map(|message| &message.arguments);
     let messages = interface.messages.iter().map(|message| &message.name);
-    let errors = interface.errors.iter().flat_map(|set| &set.values);
-    let details = errors.filter_map(|one| one.details.as_ref()).flat_map(|one| &one.fields);
+    let details = interface.errors.iter().flat_map(|set| &set.details);
+    let details = details.flat_map(|one| &one.fields);
     let fields = fields.chain(details);
     let names = fields.map(|field| &field.name).chain(arguments.map(|one| &one.name));
     match names.chain(messages).find(|name| name.len() > NAME_BYTES_MAX) {
@@ -117,8 +117,7 @@ fn names(interface: &Interface) -> Result<(), FormError> {
 
 /// The details of all errors.
 fn details_of(interface: &mut Interface) -> impl Iterator<Item = &mut Details> {
-    let errors = interface.errors.iter_mut().flat_map(|set| &mut set.values);
-    errors.filter_map(|error| error.details.as_mut())
+    interface.errors.iter_mut().flat_map(|set| &mut set.details)
 }
 
 fn typed(fields: &[Field]) -> Vec<(&str, &Type)> {
@@ -127,32 +126,18 @@ fn typed(fields: &[Field]) -> Vec<(&str, &Type)> {
 
 /// Checks the details of a set of errors.
 fn check_details(known: &Known, budget: &mut Budget, set: &ErrorSet) -> Result<(), FormError> {
-    for error in &set.values {
-        let Some(details) = &error.details else { continue };
-        let name = format!("{}.{}", set.name, error.name);
-        if !set.detailed || details.fields.is_empty() {
-            return Err(other(&name, "details need fields, and a set that is detailed"));
+    let mut seen = HashSet::new();
+    for details in &set.details {
+        let name = format!("{}.{}", set.name, details.error);
+        let is_error = set.values.iter().any(|error| error.name == details.error);
+        if !set.detailed || details.fields.is_empty() || !is_error || !seen.insert(&details.error) {
+            let reason = "details need fields, and an error of a set that is detailed";
+            return Err(other(&name, reason));
         }
         let facts = known.details(details.fields.iter().map(|field| &field.of));
         budget.spend(&name, facts.map_err(|one| impossible(&name, one))?.leaves)?;
     }
     Ok(())
-}
-
-impl ErrorSet {
-    /// What is compared when two processes bind, for each error of a detailed set: its name with that of the set, and the
-    /// hash of its value and its details.
-    pub(crate) fn structures<'s>(
-        &'s self,
-        known: &'s Known,
-    ) -> impl Iterator<Item = (String, Hash)> + 's {
-        let values = self.values.iter().filter(|_| self.detailed);
-        values.map(|one| {
-            let fields = one.details.as_ref().map(|details| known.fields(&details.fields));
-            let text = format!("{}={}({})", one.name, one.value, fields.unwrap_or_default());
-            (format!("{}.{}", self.name, one.name), Hash::of(&text))
-        })
-    }
 }
 
 impl Interface {
@@ -313,8 +298,8 @@ fn wire<'a>(
     let layout_of = |values: &[(&str, &'a Type)]| {
         let mut layout = layout_of(lowering, fails, values);
         if let Some(set) = detailed {
-            let details = set.values.iter().filter_map(|error| error.details.as_ref());
-            let details = details.map(|details| details.layout.bytes_max).max().unwrap_or(0);
+            let details =
+                set.details.iter().map(|details| details.layout.bytes_max).max().unwrap_or(0);
             layout.bytes_max = layout.bytes_max.max(layout.fixed_bytes + 4 + details);
             layout.inline = layout.bytes_max <= INLINE_BYTES;
         }

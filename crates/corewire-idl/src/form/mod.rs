@@ -27,6 +27,7 @@
 mod builtin;
 mod canonical;
 mod complete;
+mod errors;
 mod facts;
 mod hash;
 mod layout;
@@ -36,12 +37,13 @@ mod text;
 mod types;
 
 pub use builtin::Builtin;
+pub use errors::{Details, ErrorSet};
 pub use hash::Hash;
 pub use layout::{
     Capability, Dynamic, INLINE_BYTES, Layout, Leaf, LeafRole, MESSAGE_BYTES_MAX,
     MESSAGE_CAPABILITIES_MAX, MESSAGE_LEAVES_MAX,
 };
-pub use types::{CapabilityKind, Definition, Details, EnumValue, Field, Type};
+pub use types::{CapabilityKind, Definition, EnumValue, Field, Type};
 
 pub(crate) use complete::{complete, entry};
 pub(crate) use facts::{Facts, Known, NESTING_MAX};
@@ -136,20 +138,6 @@ pub enum ConstantValue {
     String(String),
 }
 
-/// The errors that an rpc can answer with. Unknown ones are possible, so adding one breaks nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ErrorSet {
-    /// The name.
-    pub name: String,
-    /// Lines of documentation.
-    pub docs: Vec<String>,
-    /// Whether errors can have details (form 2). Then the errors that both sides know are compared when they bind.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub detailed: bool,
-    /// The errors. Their values are greater than 0: 0 is success.
-    pub values: Vec<EnumValue>,
-}
-
 /// What a message is, as its file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -201,7 +189,7 @@ pub struct Message {
     pub arguments: Vec<Argument>,
     /// Whether the answer of the rpc is a stream (form 2): its `out` arguments are those of each part, of which there
     /// is any number, and the reply, without arguments, ends it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "errors::is_false")]
     pub stream: bool,
     /// The name of the errors that the rpc can answer with.
     pub errors: Option<String>,
@@ -242,11 +230,6 @@ pub const STREAM_CREDIT: u64 = 1 << 16;
 
 /// The largest details of an error.
 pub const DETAILS_BYTES_MAX: u64 = 4096;
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
 
 /// An annotation, such as `@ata(command=0xC8)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Argument, ConstantValue, Definition, Direction, EnumValue, Field, Interface, Message,
+    Argument, ConstantValue, Definition, Direction, EnumValue, ErrorSet, Field, Interface, Message,
     MetaValue, Type, TypeDecl,
 };
 use crate::source::Source;
@@ -69,7 +69,7 @@ impl Text {
             self.member(&set.docs);
             self.add(format_args!("errors {} ", set.name));
             self.add(if set.detailed { "detailed " } else { "" });
-            self.values(&set.values, 1);
+            self.values(&set.values, 1, Some(set));
             self.add(";");
         }
         for decl in &interface.types {
@@ -91,7 +91,7 @@ impl Text {
             Definition::Union { arms, .. } => self.fields("union", arms),
             Definition::Enum { flexible, values } => {
                 self.add(if *flexible { "flexible enum " } else { "enum " });
-                self.values(values, 0);
+                self.values(values, 0, None);
             }
             Definition::Array { element, count } => {
                 return self.add(format_args!("{element} {}[{count}];", decl.name));
@@ -109,7 +109,7 @@ impl Text {
         self.add("\n}");
     }
 
-    fn values(&mut self, values: &[EnumValue], first: i32) {
+    fn values(&mut self, values: &[EnumValue], first: i32, set: Option<&ErrorSet>) {
         self.add("{ ");
         let mut due = Some(first);
         for (index, one) in values.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Text {
                 self.docs(&one.docs);
             }
             self.add(&one.name);
-            if let Some(details) = &one.details {
+            if let Some(details) = set.and_then(|set| set.details_of(one)) {
                 self.add("(");
                 for (index, field) in details.fields.iter().enumerate() {
                     self.add(if index > 0 { ", " } else { "" });

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Builtin, Layout};
+use super::Builtin;
 
 /// A type where it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,19 +148,6 @@ pub struct EnumValue {
     pub docs: Vec<String>,
     /// The value.
     pub value: i32,
-    /// What an error of a detailed set has besides (form 2).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Details>,
-}
-
-/// What an error tells besides its number. In the reply it lies behind the fixed part, which is zeros but for the error:
-/// a number of bytes (`uint32`), then as many bytes, laid out as the arguments of a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Details {
-    /// The fields, in the order of the file.
-    pub fields: Vec<Field>,
-    /// Where they lie.
-    pub layout: Layout,
 }
 
 /// As a file of edition 1 has it: `vector<pair, 4>`.

@@ -188,7 +188,7 @@ impl<'a> Plan<'a> {
             let set = interface.error_set(set);
             let detailed = set.is_some_and(|set| set.detailed);
             let values = set.map(|set| set.values.as_slice()).unwrap_or_default();
-            let details = values.iter().filter_map(|one| Some((one.value, one.details.as_ref()?)));
+            let details = values.iter().filter_map(|one| Some((one.value, set?.details_of(one)?)));
             let details = details.map(|(value, details)| {
                 let fields = details.fields.iter().map(|field| (field.name.as_str(), &field.of));
                 Ok((value, lowering.operations(false, fields)?))

@@ -7,7 +7,7 @@ use super::names::{Names, snake};
 use super::types::text_of;
 use super::walk::{Walk, names};
 use super::{Generator, docs_or};
-use crate::form::{Details, EnumValue, ErrorSet, Field, FormDisagrees, Lowering};
+use crate::form::{Details, ErrorSet, Field, FormDisagrees, Lowering};
 
 impl Generator<'_> {
     pub(super) fn detailed_errors<'f>(
@@ -17,7 +17,7 @@ impl Generator<'_> {
     ) -> Result<TokenStream, FormDisagrees> {
         let name = self.error_name(&set.name);
         let docs = docs_or(&set.docs, &format!("The errors `{}`.", set.name));
-        let all = set.values.iter().flat_map(details_of);
+        let all = set.details.iter().flat_map(|details| &details.fields);
         let derives = self.derives(all.map(|field| &field.of));
         let [mut variants, mut numbers, mut stores, mut reads, mut texts] =
             [const { Vec::new() }; 5];
@@ -26,7 +26,7 @@ impl Generator<'_> {
             let (number, text) = (Literal::i32_unsuffixed(number), text_of(error));
             let docs = docs_or(&error.docs, &format!("`{}`.", error.name));
             let place = format!("{}.{}", set.name, error.name);
-            let Some(Details { fields, .. }) = &error.details else {
+            let Some(Details { fields, .. }) = set.details_of(error) else {
                 variants.push(quote!(#docs #variant,));
                 numbers.push(quote!(Self::#variant => #number,));
                 reads.push(quote!(#number => { codec::exactly::<0>(#place, details)?; Ok(Self::#variant) }));
@@ -128,10 +128,6 @@ impl Generator<'_> {
         let mut own = Names::default();
         fields.iter().map(|field| own.give(&snake(&field.name))).collect()
     }
-}
-
-pub(super) fn details_of(error: &EnumValue) -> &[Field] {
-    error.details.as_ref().map(|details| details.fields.as_slice()).unwrap_or_default()
 }
 
 /// A text as a part of a format.

@@ -108,7 +108,7 @@ mod words;
 mod tests {
     use super::*;
 
-    // Keeps P241.
+    // Keeps P237.
     #[test]
     fn all_pairs_of_words_have_two_names() {
         let words = words::words();

@@ -30,6 +30,7 @@ fn libraries(deps: &Path) -> Vec<PathBuf> {
     built.into_iter().map(|(_, path)| path).collect()
 }
 
+// Keeps P237.
 #[test]
 fn every_word_can_be_a_name_in_every_position_in_edition_2021() {
     // That it compiled is the test of edition 2024.

@@ -1,4 +1,6 @@
 //! Calls that are answered in parts.
+//!
+//! Every test here keeps P234.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -134,6 +136,7 @@ fn wait_for_ended(client: &mut Client, ended: u64) {
     }
 }
 
+// Keeps P236.
 #[test]
 fn all_parts_come_in_order_and_then_the_error_with_its_details() {
     each("all", |client, _| {

@@ -26,8 +26,7 @@ impl Generator<'_> {
         let (mut shows, mut randoms) = (Vec::new(), Vec::new());
         for error in &set.values {
             let variant = self.field(&set.name, &error.name);
-            let fields = error.details.as_ref().map(|details| details.fields.as_slice());
-            let fields = fields.unwrap_or_default();
+            let fields = set.fields_of(error);
             let names = self.field_names(fields);
             let values = fields.iter().map(|field| self.random(&field.of));
             let index = randoms.len();
