@@ -6,6 +6,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     corewire_idl::build::compile("calculator/calculator.if");
     corewire_idl::build::compile("events/weather.if");
     corewire_idl::build::compile("file_server/files.if");
+    corewire_idl::build::compile("shop/shop.if");
     corewire_idl::build::compile("tutorial/calc.if");
     // Three files of one name.
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);

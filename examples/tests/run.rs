@@ -143,10 +143,36 @@ fn versions_of_an_interface_understand_each_other_or_say_why_not() {
         assert_eq!(run(&["call", "1"]), one);
         assert_eq!(run(&["call", "2"]), called_by_two);
         let refused = run(&["call", "3"]);
-        assert!(refused.contains("greet_call has other arguments in the service"), "{refused}");
+        let differs = "argument `name` of message `greet`: the bound is 500 and was 64";
+        assert!(refused.contains(differs), "{refused}");
         assert_eq!(run(&["stop"]), "");
         assert!(service.wait().unwrap().success());
     }
+}
+
+#[test]
+fn a_shop_sells_refuses_and_is_followed() {
+    let directory = Directory::new("shop");
+    let program = env!("CARGO_BIN_EXE_shop");
+    let run = |words: &[&str]| printed(&directory.command(program).args(words).output().unwrap());
+    let mut service = directory.command(program).arg("serve").spawn().unwrap();
+    let items = "10 tea at 4.25 (hot, green)\n3 coffee at 7.5 (hot)\n1000 ice at 0.1 ()\n";
+    assert_eq!(run(&["items"]), items);
+    assert_eq!(run(&["buy", "tea", "2"]), "8.5\n");
+    let mut follower = directory.command(program).arg("follow").spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "sold 2 tea");
+    assert_eq!(run(&["buy", "coffee", "4"]), "only 3 left\n");
+    let refused = directory.command(program).args(["buy", "rum", "1"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(said, "Error: There is no such item (name: \"rum\")\n");
+    assert_eq!(run(&["buy", "ice", "30"]), "3\n");
+    assert_eq!(lines.next().unwrap().unwrap(), "sold 30 ice");
+    assert_eq!(run(&["log"]), "sold 2 tea\nsold 30 ice\n");
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    assert_eq!(run(&["close"]), "");
+    assert!(service.wait().unwrap().success());
 }
 
 #[test]
@@ -184,7 +210,10 @@ fn a_file_server_hands_out_descriptors() {
     let text = std::fs::read_to_string(format!("{here}/Cargo.toml")).unwrap();
     assert_eq!(printed(&run(&["cat", "Cargo.toml"], "/dev/null")), text);
     let refused = run(&["cat", "../Cargo.toml"], "/dev/null");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("Outside"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("leads out of the directory"),
+        "{refused:?}"
+    );
     assert_eq!(printed(&run(&["keep", "mine"], &format!("{here}/build.rs"))), "");
     assert!(printed(&run(&["list"], "/dev/null")).contains("\nmine\n"));
     let kept = std::fs::read_to_string(format!("{here}/build.rs")).unwrap();

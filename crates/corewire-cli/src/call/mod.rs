@@ -23,6 +23,8 @@ Examples:
   corewire call sum < disk.img
   corewire call calculator multiply '{\"p\": {\"left\": 6, \"right\": 7}}'
   corewire call calculator sum '[[6, 7]]' --driver sock
+  corewire call shop buy '[\"tea\", 2]'
+  corewire call shop log '[true]' --count 10
   corewire call calculator --interface
   corewire call calculator --events noted --count 10
   corewire call files open '{\"name\": \"a.txt\"}' --copy-to -\n\
@@ -184,6 +186,7 @@ mod tests {
         let examples = [
             ("calculator", include_str!("../../../../examples/calculator/calculator.if")),
             ("files", include_str!("../../../../examples/file_server/files.if")),
+            ("shop", include_str!("../../../../examples/shop/shop.if")),
         ];
         let examples = examples.map(|(name, text)| {
             let checked = Check::new(Source::new(name, text)).run().into_result();
