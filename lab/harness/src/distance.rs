@@ -217,27 +217,27 @@ mod tests {
             (
                 of(&[0, 1], Some([63.0, 65.0])),
                 "cores 0 and 1, a line takes 64 ns (another core)\n",
-                r#"{"distance":"two cores","line_ns":64.0}"#,
+                r#"{"line_ns":64.0,"distance":"two cores"}"#,
             ),
             (
                 of(&[0, 1], Some([30.0, 32.0])),
                 "cores 0 and 1, a line takes 31 ns (hyperthreads of one core)\n",
-                r#"{"distance":"one core","line_ns":31.0}"#,
+                r#"{"line_ns":31.0,"distance":"one core"}"#,
             ),
             (
                 of(&[2, 3], Some([30.0, 70.0])),
                 "cores 2 and 3, a line took 30 ns before and 70 ns after (the cores moved)\n",
-                r#"{"distance":"changed","line_ns":50.0}"#,
+                r#"{"line_ns":50.0,"distance":"changed"}"#,
             ),
             (
                 of(&[0, 1, 2], Some([120.0, 120.0])),
                 "cores 0 to 2, a line takes up to 120 ns (other cores)\n",
-                r#"{"distance":"two cores","line_ns":120.0}"#,
+                r#"{"line_ns":120.0,"distance":"two cores"}"#,
             ),
             (
                 of(&[5], None),
                 "core 5 alone, no line goes to another core\n",
-                r#"{"distance":"one core","line_ns":null}"#,
+                r#"{"line_ns":null,"distance":"one core"}"#,
             ),
         ] {
             let mut report = Report::default();

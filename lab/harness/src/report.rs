@@ -142,7 +142,7 @@ mod tests {
         let mut report = Report::default();
         report.figure("ns", "a time", 12.34, "ns");
         report.rate("messages_per_s", "a rate", 12_345_678.9);
-        assert_eq!(report.to_json(), r#"{"messages_per_s":12345679.0,"ns":12.3}"#);
+        assert_eq!(report.to_json(), r#"{"ns":12.3,"messages_per_s":12345679.0}"#);
         assert!(report.to_text().ends_with("12.3 M messages/s\n"), "{}", report.to_text());
     }
 
