@@ -10,20 +10,25 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use corewire::Domain;
-use corewire_group::{DecidedEntry, Group, Replicated, StateMachine};
+use corewire_group::{DecidedEntry, Group, Proposed, Replicated, StateMachine};
 
-/// What a replica does with each decided command: `key=value`, or `key=` to delete.
+/// What a replica does with each decided command: `key=value`, `key=` to delete, or `key` to read.
 #[derive(Default)]
 struct Store(BTreeMap<String, String>);
 
 impl StateMachine for Store {
-    fn apply(&mut self, entry: &DecidedEntry) {
+    /// The answer.
+    type Output = String;
+
+    fn apply(&mut self, entry: &DecidedEntry) -> String {
         let command = String::from_utf8_lossy(&entry.command);
         match command.split_once('=') {
             Some((key, "")) => _ = self.0.remove(key),
             Some((key, value)) => _ = self.0.insert(key.to_owned(), value.to_owned()),
-            None => {}
+            // A read goes through the log, too, so that it sees every write that was answered before it.
+            None => return self.0.get(&*command).cloned().unwrap_or_else(|| "nothing".to_owned()),
         }
+        "done".to_owned()
     }
 
     fn snapshot(&self) -> Vec<u8> {
@@ -46,11 +51,9 @@ fn replica() -> Result<(), Box<dyn Error>> {
     println!("member {}", store.group().member());
     for line in stdin().lines() {
         let line = line?;
-        // A read goes through the log, too, so that it sees every write that was answered before it.
-        store.propose(line.as_bytes())?;
-        match line.contains('=') {
-            true => println!("done"),
-            false => println!("{}", store.read().0.get(&line).map_or("nothing", String::as_str)),
+        match store.propose(line.as_bytes())? {
+            Proposed::Applied { output, .. } => println!("{output}"),
+            Proposed::Skipped { .. } => println!("done, and a snapshot has taken its place"),
         }
     }
     store.group().flush(Duration::from_secs(5))?;

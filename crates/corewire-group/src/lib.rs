@@ -124,6 +124,6 @@ pub use join::GroupBuilder;
 pub use kept::{Entry, Snapshot};
 pub use log_file::{LogFileError, Salvaged, salvage_log};
 pub use look::{GroupView, look};
-pub use machine::{Replicated, StateMachine};
+pub use machine::{Proposed, Replicated, StateMachine};
 pub use member::{COMMAND_BYTES_MAX, MEMBERS_MAX, Member, View};
 pub use replica::{Input, Message, Missing, Output, Publication, Replica};

@@ -10,8 +10,11 @@ use crate::group::Group;
 /// What becomes of a state when a command is decided. The same commands in the same order must give the same state:
 /// nothing else may have a part in it, such as time or chance.
 pub trait StateMachine {
+    /// What a command gives to the member that proposed it: whether it was accepted, what it has found. `()` if nothing.
+    type Output;
+
     /// Does what a command says. A command that makes no sense must have the same effect everywhere, too.
-    fn apply(&mut self, entry: &DecidedEntry);
+    fn apply(&mut self, entry: &DecidedEntry) -> Self::Output;
 
     /// The state, for [`restore`](Self::restore).
     fn snapshot(&self) -> Vec<u8>;
@@ -20,21 +23,62 @@ pub trait StateMachine {
     fn restore(&mut self, snapshot: &[u8]);
 }
 
+/// What has become of a command that was proposed: it is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proposed<T> {
+    /// The state machine of this member has applied it.
+    Applied {
+        /// Its index in the log.
+        index: u64,
+        /// What it gave.
+        output: T,
+    },
+    /// Another member's snapshot stands for it, which this member has got instead of the entries: it is in the state, and
+    /// what it gave is not known here. A member that was behind, because it was stopped for example, gets one.
+    Skipped {
+        /// Its index in the log.
+        index: u64,
+    },
+}
+
+impl<T> Proposed<T> {
+    /// The index of the command in the log.
+    #[must_use]
+    pub const fn index(&self) -> u64 {
+        match self {
+            Self::Applied { index, .. } | Self::Skipped { index } => *index,
+        }
+    }
+
+    /// What the command gave; `None` if that is not known here.
+    #[must_use]
+    pub fn output(self) -> Option<T> {
+        match self {
+            Self::Applied { output, .. } => Some(output),
+            Self::Skipped { .. } => None,
+        }
+    }
+}
+
 /// A state machine at a member of a group.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = std::env::temp_dir().join(format!("corewire-doc-machine-{}", std::process::id()));
 /// use corewire::Domain;
-/// use corewire_group::{DecidedEntry, Group, Replicated, StateMachine};
+/// use corewire_group::{DecidedEntry, Group, Proposed, Replicated, StateMachine};
 ///
-/// /// The sum of all commands.
-/// #[derive(Default)]
-/// struct Sum(u64);
+/// /// An account, from which each command takes some.
+/// struct Account(u64);
 ///
-/// impl StateMachine for Sum {
-///     fn apply(&mut self, entry: &DecidedEntry) {
-///         self.0 += entry.command.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+/// impl StateMachine for Account {
+///     /// What is left, if there was enough.
+///     type Output = Option<u64>;
+///
+///     fn apply(&mut self, entry: &DecidedEntry) -> Option<u64> {
+///         let amount = entry.command.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+///         self.0 = self.0.checked_sub(amount)?;
+///         Some(self.0)
 ///     }
 ///     fn snapshot(&self) -> Vec<u8> {
 ///         self.0.to_le_bytes().to_vec()
@@ -45,10 +89,11 @@ pub trait StateMachine {
 /// }
 ///
 /// let domain = Domain::open_at(&dir)?;
-/// let mut sum = Replicated::new(Group::builder(&domain, "sum").join()?, Sum::default());
-/// sum.propose(&[3, 4])?;
-/// assert_eq!(sum.read().0, 7);
-/// # drop((sum, domain)); std::fs::remove_dir_all(&dir)?;
+/// let mut account = Replicated::new(Group::builder(&domain, "account").join()?, Account(10));
+/// assert_eq!(account.propose(&7_u64.to_le_bytes())?, Proposed::Applied { index: 0, output: Some(3) });
+/// assert_eq!(account.propose(&4_u64.to_le_bytes())?.output(), Some(None));
+/// assert_eq!(account.read_at(1)?.0, 3);
+/// # drop((account, domain)); std::fs::remove_dir_all(&dir)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -78,18 +123,41 @@ impl<S: StateMachine> Replicated<S> {
         self
     }
 
-    /// Lets a command be decided, and applies it. Waits for that. Returns its index.
+    /// Lets a command be decided, and applies it. Waits for that. Returns what it gave.
     ///
     /// # Errors
     /// As for [`Group::propose`].
-    pub fn propose(&mut self, command: &[u8]) -> Result<u64, GroupError> {
+    pub fn propose(&mut self, command: &[u8]) -> Result<Proposed<S::Output>, GroupError> {
         let index = self.group.propose(command)?;
+        let mut last = None;
         while self.next <= index {
             if let Some(decision) = self.decided.next_timeout(Duration::MAX)? {
-                self.take(&decision);
+                last = self.take(&decision);
             }
         }
-        Ok(index)
+        // The loop ends with this entry, or with a snapshot.
+        Ok(match last {
+            Some(output) => Proposed::Applied { index, output },
+            None => Proposed::Skipped { index },
+        })
+    }
+
+    /// The state with the entry of this index, and all before it: that of another member's answer, for example. Waits until
+    /// they are decided.
+    ///
+    /// # Errors
+    /// What has ended the group.
+    pub fn read_at(&mut self, index: u64) -> Result<&S, GroupError> {
+        while self.next <= index {
+            self.wait(Duration::MAX)?;
+        }
+        Ok(self.read())
+    }
+
+    /// How many entries are in the state: it is that of the log before the entry of this index.
+    #[must_use]
+    pub const fn applied_count(&self) -> u64 {
+        self.next
     }
 
     /// Applies what is decided, as far as this member knows, and returns the state. Never waits. Another member may know
@@ -122,23 +190,27 @@ impl<S: StateMachine> Replicated<S> {
         &self.group
     }
 
-    fn take(&mut self, decision: &Decision) {
-        match decision {
+    /// Applies what is decided; `None` for a snapshot.
+    fn take(&mut self, decision: &Decision) -> Option<S::Output> {
+        let output = match decision {
             Decision::Entry(entry) => {
-                self.state.apply(entry);
+                let output = self.state.apply(entry);
                 self.next = entry.index + 1;
                 self.behind += 1;
+                Some(output)
             }
             Decision::Snapshot { next, state } => {
                 self.state.restore(state);
                 (self.next, self.behind) = (*next, 0);
+                None
             }
-        }
+        };
         if self.behind >= self.snapshot_every {
             // A group that has ended needs no snapshot.
             let _ = self.group.truncate(self.next, &self.state.snapshot());
             self.behind = 0;
         }
+        output
     }
 }
 

@@ -5,7 +5,7 @@ use corewire::zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::{CollectiveError, Communicator};
 
 /// From so many bytes on, an allreduce cuts its values into a part for each member.
-const LONG_BYTES: usize = 32 << 10;
+pub(super) const LONG_BYTES: usize = 32 << 10;
 
 /// Up to so many bytes, one member combines the values of all where there are too few processors.
 const CENTER_BYTES_MAX: usize = 1024;
@@ -195,7 +195,7 @@ impl Communicator {
         self.settle(each * size_of::<T>())
     }
 
-    fn check_rank(&self, asked: usize) -> Result<(), CollectiveError> {
+    pub(super) fn check_rank(&self, asked: usize) -> Result<(), CollectiveError> {
         match asked < self.size() {
             true => Ok(()),
             false => Err(CollectiveError::NoSuchRank { asked, size: self.size() }),
@@ -443,7 +443,7 @@ impl Communicator {
     }
 
     /// Sends bytes, and receives so many others in the member's buffer. The caller gives the buffer back.
-    fn swap(
+    pub(super) fn swap(
         &mut self,
         to: (usize, &[u8]),
         (from, bytes): (usize, usize),
@@ -479,7 +479,11 @@ fn heads(sets: &[Vec<usize>], root: usize) -> Vec<usize> {
 }
 
 /// Combines values with those that these bytes are.
-fn combine_bytes<T: Value>(values: &mut [T], others: &[u8], combine: impl Fn(T, T) -> T) {
+pub(super) fn combine_bytes<T: Value>(
+    values: &mut [T],
+    others: &[u8],
+    combine: impl Fn(T, T) -> T,
+) {
     for (value, other) in values.iter_mut().zip(others.chunks_exact(size_of::<T>().max(1))) {
         if let Ok(other) = T::read_from_bytes(other) {
             *value = combine(*value, other);
@@ -487,7 +491,7 @@ fn combine_bytes<T: Value>(values: &mut [T], others: &[u8], combine: impl Fn(T, 
     }
 }
 
-fn receive_values<T: Value>(
+pub(super) fn receive_values<T: Value>(
     all: &mut Communicator,
     from: usize,
     tag: u64,

@@ -10,12 +10,16 @@
 //! | reduce | ceil(log2 n) | the value, once |
 //! | allreduce | ceil(log2 n), 2 more if n is no power of two; 2(n - 1) for long values | the value in each round; long values twice |
 //! | gather | ceil(log2 n) for short parts, otherwise 1 | its part, with short ones of up to n/2 others; long ones once |
+//! | scatter | 1 | the root: n - 1 parts |
+//! | allgather | ceil(log2 n); n - 1 if all parts are long | n - 1 parts |
+//! | reduce-scatter | those of an allreduce; n - 1 for long values | those of an allreduce; long values once |
+//! | scan, exscan | ceil(log2 n) | the value in each round |
 //! | all-to-all | 1 | n - 1 parts |
 //!
 //! With fewer processors than members, the first member does the work of short barriers and allreduces, and short parts of
 //! an all-to-all are all sent before the first one is received: more work, but each member has to run only once.
 //!
-//! With [two levels](Tiers::Two), members at the same last-level cache first do it among themselves, then one of each
+//! With [two levels](Tiers::Two), a barrier, broadcast, reduce and allreduce are made in two steps: members at the same last-level cache first do it among themselves, then one of each
 //! cache with the others, so that each value crosses to a cache once.
 //!
 //! A message carries the number of its call, so that a member that is ahead does not disturb one that is behind.
@@ -30,6 +34,7 @@
 
 mod algorithms;
 pub(crate) mod link;
+mod parts;
 
 use std::fmt;
 use std::time::Duration;

@@ -69,8 +69,57 @@ fn every_call(all: &mut Communicator) {
         let mut received = vec![0; size * length];
         all.all_to_all(&parts, &mut received).unwrap();
         assert!(received.into_iter().eq((0..size).flat_map(|from| own(from * size + rank))));
+        parts_and_prefixes(all, length);
         all.barrier().unwrap();
     }
+}
+
+/// Calls in which each member has or gets a part, or what came before it.
+fn parts_and_prefixes(all: &mut Communicator, length: usize) {
+    let (size, rank) = (all.size(), all.rank());
+    let own = |rank: usize| (0..length).map(move |at| (rank * 7919 + at) as u64);
+    let mine: Vec<u64> = own(rank).collect();
+
+    let mut gathered = vec![0; size * length];
+    all.allgather(&mine, &mut gathered).unwrap();
+    assert!(gathered.into_iter().eq((0..size).flat_map(own)));
+
+    for root in 0..size {
+        let whole: Vec<u64> = match rank == root {
+            true => (0..size).flat_map(|to| own(to + 3)).collect(),
+            false => Vec::new(),
+        };
+        let mut part = vec![0; length];
+        all.scatter(root, &whole, &mut part).unwrap();
+        assert!(part.into_iter().eq(own(rank + 3)));
+    }
+
+    let mut values: Vec<u64> = (0..size).flat_map(|to| own(rank + to)).collect();
+    let mut part = vec![0; length];
+    all.reduce_scatter(&mut values, &mut part, |one, other| one + other).unwrap();
+    let sum =
+        (0..length).map(|at| (0..size).map(|one| ((one + rank) * 7919 + at) as u64).sum::<u64>());
+    assert!(part.into_iter().eq(sum));
+
+    let sum_until = |end: usize| -> Vec<u64> {
+        (0..length).map(|at| (0..end).map(|one| (one * 7919 + at) as u64).sum()).collect()
+    };
+    let mut values = mine.clone();
+    all.scan(&mut values, |one, other| one + other).unwrap();
+    assert_eq!(values, sum_until(rank + 1));
+    let mut values = mine.clone();
+    all.exscan(&mut values, |one, other| one + other).unwrap();
+    assert_eq!(values, if rank == 0 { mine.clone() } else { sum_until(rank) });
+    // The order of the ranks counts: what comes first is that of the first member.
+    let mut values = mine.clone();
+    all.scan(&mut values, |lower, _| lower).unwrap();
+    assert!(values.into_iter().eq(own(0)));
+    let mut values = mine.clone();
+    all.scan(&mut values, |_, higher| higher).unwrap();
+    assert_eq!(values, mine);
+    let mut values = mine;
+    all.exscan(&mut values, |_, higher| higher).unwrap();
+    assert!(values.into_iter().eq(own(rank.saturating_sub(1))));
 }
 
 // Keeps P224.

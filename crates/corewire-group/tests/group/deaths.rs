@@ -21,7 +21,18 @@ use crate::given::given;
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-const CALLS: [&str; 6] = ["barrier", "broadcast", "reduce", "allreduce", "gather", "all_to_all"];
+const CALLS: [&str; 10] = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "allreduce",
+    "gather",
+    "allgather",
+    "scatter",
+    "reduce_scatter",
+    "scan",
+    "all_to_all",
+];
 const CALL: &str = "COREWIRE_TORTURE_CALL";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
 
@@ -60,6 +71,10 @@ fn be_member(directory: &Path, call: &str, members: usize, length: usize) -> ! {
             "reduce" => all.reduce(0, &mut values, u64::wrapping_add),
             "allreduce" => all.allreduce(&mut values, u64::wrapping_add),
             "gather" => all.gather(0, &values, &mut long),
+            "allgather" => all.allgather(&values, &mut long),
+            "scatter" => all.scatter(0, &long, &mut values),
+            "reduce_scatter" => all.reduce_scatter(&mut long, &mut values, u64::wrapping_add),
+            "scan" => all.scan(&mut values, u64::wrapping_add),
             _ => all.all_to_all(&long.clone(), &mut long),
         };
         if let Err(error) = outcome {

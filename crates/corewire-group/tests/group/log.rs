@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use corewire::Domain;
 use corewire_group::{
-    Communicator, Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Replicated,
-    StateMachine,
+    Communicator, Decided, DecidedEntry, Decision, Group, GroupError, JoinGroupError, Proposed,
+    Replicated, StateMachine,
 };
 use corewire_os::locked::SharedLock;
 
@@ -271,8 +271,11 @@ fn members_have_the_same_file() {
 struct All(Vec<u8>);
 
 impl StateMachine for All {
-    fn apply(&mut self, entry: &DecidedEntry) {
+    type Output = usize;
+
+    fn apply(&mut self, entry: &DecidedEntry) -> usize {
         self.0.extend_from_slice(&entry.command);
+        self.0.len()
     }
 
     fn snapshot(&self) -> Vec<u8> {
@@ -293,8 +296,11 @@ fn a_snapshot_takes_the_place_of_entries_for_newcomers_too() {
     let bytes: Vec<u8> = (0..=249).collect();
     for (number, byte) in bytes.iter().enumerate() {
         let one = if number % 3 == 0 { &mut first } else { &mut second };
-        assert_eq!(one.propose(&[*byte]).unwrap(), number as u64);
+        let (index, output) = (number as u64, number + 1);
+        assert_eq!(one.propose(&[*byte]).unwrap(), Proposed::Applied { index, output });
     }
+    assert_eq!(first.read_at(249).unwrap().0, bytes);
+    assert_eq!(first.applied_count(), 250);
     eventually(|| first.read().0 == bytes && second.read().0 == bytes);
     let third = scratch.join("log");
     let Some(Decision::Snapshot { next, state }) = third.decided(0).next() else {
@@ -302,6 +308,6 @@ fn a_snapshot_takes_the_place_of_entries_for_newcomers_too() {
     };
     assert_eq!((next, &state[..]), (200, &bytes[..200]));
     let mut third = Replicated::new(third, All::default());
-    assert_eq!(third.propose(&[99]).unwrap(), 250);
+    assert_eq!(third.propose(&[99]).unwrap().output(), Some(251));
     assert!(third.read().0.starts_with(&bytes));
 }
