@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::driver::Driver;
-use crate::tag::{Control, Tag};
+use crate::tag::{CREDIT_BYTES, Control, Tag};
 
 /// The longest name of a service: its endpoints have longer ones.
 pub const SERVICE_NAME_BYTES_MAX: usize = 80;
@@ -52,6 +52,9 @@ impl Named<'_> {
 impl<'a> Wire<'a> {
     /// `add_call` is `add`, if that is an rpc among these: then its reply has the same ordinal.
     fn shown(&self, all: &[Wire<'_>]) -> Named<'a> {
+        if self.ordinal == 0 {
+            return Named { name: self.name, what: "values or details" };
+        }
         let is_rpc = all.iter().filter(|one| one.ordinal == self.ordinal).count() > 1;
         let ends = [("_call", "arguments"), ("_reply", "results or errors"), ("_part", "parts")];
         let end = ends
@@ -59,7 +62,6 @@ impl<'a> Wire<'a> {
             .find_map(|(end, what)| self.name.strip_suffix(end).map(|name| Named { name, what }));
         match end {
             Some(named) if is_rpc => named,
-            _ if self.ordinal == 0 => Named { name: self.name, what: "values or details" },
             _ => Named { name: self.name, what: "arguments" },
         }
     }
@@ -126,9 +128,14 @@ pub(crate) struct Agreement {
 }
 
 impl Description<'_> {
-    /// The longest message.
+    /// The longest message; at least one with credit for a stream.
     pub(crate) fn bytes_max(&self) -> u32 {
-        self.wires.iter().map(|wire| wire.bytes_max).max().unwrap_or(0)
+        self.wires.iter().map(|wire| wire.bytes_max).max().unwrap_or(0).max(CREDIT_BYTES)
+    }
+
+    /// Whether the answer to a request is a stream.
+    pub(crate) fn has_parts(&self, ordinal: u16) -> bool {
+        self.wires.iter().any(|wire| wire.ordinal == ordinal && wire.name.ends_with("_part"))
     }
 
     /// The name of the request with this ordinal.

@@ -93,6 +93,9 @@ pub(crate) const PART: u32 = 1 << 31;
 /// What a service may send of a stream before it is given back: the cost of parts. The interface's hash has it, too.
 pub(crate) const STREAM_CREDIT: usize = 1 << 16;
 
+/// Bytes of a message with credit.
+pub(crate) const CREDIT_BYTES: u32 = 8;
+
 /// Streams of one client at one time.
 pub(crate) const STREAMS_MAX: usize = 16;
 

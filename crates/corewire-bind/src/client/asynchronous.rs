@@ -137,13 +137,12 @@ impl AsyncBinding {
         decode: DecodeStream<P, E>,
     ) -> Result<AsyncParts<P, E>, CallError> {
         let stream = self.ready(|binding, cx| {
-            match binding.begin_stream(ordinal, message, capabilities, Patience::None) {
-                Err(CallError::Busy) => {
-                    add_once(&mut binding.senders, cx.waker());
-                    Poll::Pending
-                }
-                begun => Poll::Ready(begun.map(|token| binding.stream_of(token, decode))),
-            }
+            binding.check_streams()?;
+            let tag = binding.next_tag(ordinal);
+            binding.poll_send(tag, message, capabilities, cx.waker()).map_ok(|()| {
+                binding.streams.add(tag.token(), ordinal);
+                binding.stream_of(tag.token(), decode)
+            })
         });
         Ok(AsyncParts { client: self.clone(), stream: Some(stream.await?), waiting: None })
     }

@@ -84,7 +84,7 @@ impl Binding {
             Err(corewire::MessageError::BufferTooSmall { .. }) => ring.receive(Patience::Forever),
             Err(error) => Err(ring.error(error, Patience::Forever)),
         };
-        let message = message.map_err(|error| self.ended(error))?;
+        let message = message.map_err(|error| self.ended(error))?.limited(self.decoded_bytes_max);
         let reply = match is_reply_to(&message, tag) {
             true => result(message),
             false => {

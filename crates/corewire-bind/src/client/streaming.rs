@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use corewire_circuit::patience::Patience;
 
-use super::Binding;
 use super::calls::Dropped;
 use super::streams::Next;
+use super::{Binding, check_time};
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::exchange::Form;
@@ -32,26 +32,30 @@ impl Binding {
         Ok(self.stream_of(token, decode))
     }
 
-    /// The same for a task: pending if there is no room.
-    pub(super) fn begin_stream(
+    fn begin_stream(
         &mut self,
         ordinal: u16,
         request: &[u8],
         capabilities: &Capabilities<'_>,
         patience: Patience,
     ) -> Result<u32, CallError> {
-        self.cancel_dropped();
         if self.streams.len() >= STREAMS_MAX {
             // Some of them may have ended.
             self.progress()?;
         }
-        if self.streams.len() >= STREAMS_MAX {
-            return Err(CallError::TooManyStreams { count_max: STREAMS_MAX });
-        }
+        self.check_streams()?;
         let tag = self.next_tag(ordinal);
         self.send_by(tag, request, capabilities, patience)?;
         self.streams.add(tag.token(), ordinal);
         Ok(tag.token())
+    }
+
+    /// Whether the client can have one more.
+    pub(super) fn check_streams(&self) -> Result<(), CallError> {
+        match self.streams.len() < STREAMS_MAX {
+            true => Ok(()),
+            false => Err(CallError::TooManyStreams { count_max: STREAMS_MAX }),
+        }
     }
 
     /// Of a stream whose call was sent.
@@ -66,7 +70,7 @@ impl Binding {
 
     fn next_of_stream(&mut self, token: u32, patience: Patience) -> Result<Next, CallError> {
         self.cancel_dropped();
-        loop {
+        for looks in 0_usize.. {
             match self.streams.take(token) {
                 Some(Next::Part(part)) => {
                     // If there is no room, a later call does it.
@@ -77,28 +81,43 @@ impl Binding {
                 None => {}
             }
             self.give_credit(token, patience)?;
+            check_time(looks, patience)?;
             match self.handle_next(patience) {
                 // Its end has become that of the stream.
                 Err(error) if self.end.is_none() => return Err(error),
                 _ => {}
             }
         }
+        Err(patience.late().into())
     }
 
     /// Tells the service what has been taken of a stream, if it is time.
     pub(super) fn give_credit(&mut self, token: u32, patience: Patience) -> Result<(), CallError> {
         let Some((ordinal, taken_bytes)) = self.streams.credit_due(token) else { return Ok(()) };
         let tag = Tag::new(self.number, ordinal, token | PART);
-        match self.send_by(tag, &(taken_bytes as u64).to_le_bytes(), &Capabilities::new(), patience)
-        {
-            Ok(()) => {
-                self.streams.credit_given(token);
+        match self.say(tag, taken_bytes as u64, patience) {
+            Ok(is_said) => {
+                if is_said {
+                    self.streams.credit_given(token);
+                }
                 Ok(())
             }
-            Err(CallError::Busy) if matches!(patience, Patience::None) => Ok(()),
             // The end of the link is that of the stream.
             Err(_) if self.end.is_some() => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Says a word about a stream, or keeps it for when there is room. False if another message is kept already.
+    fn say(&mut self, tag: Tag, word: u64, patience: Patience) -> Result<bool, CallError> {
+        let (bytes, none) = (word.to_le_bytes(), Capabilities::new());
+        match self.send_by(tag, &bytes, &none, patience) {
+            Err(CallError::Busy) if !self.link.is_keeping() => {
+                let kept = self.link.keep(tag, &bytes, &none);
+                kept.map(|()| true).map_err(|error| self.send_failed(error))
+            }
+            Err(CallError::Busy) => Ok(false),
+            sent => sent.map(|()| true),
         }
     }
 
@@ -122,8 +141,8 @@ impl Binding {
     fn cancel_stream(&mut self, token: u32) {
         let Some(ordinal) = self.streams.abandon(token) else { return };
         let tag = Tag::new(self.number, ordinal, token | PART);
-        let sent = self.send_by(tag, &0_u64.to_le_bytes(), &Capabilities::new(), Patience::None);
-        if matches!(sent, Err(CallError::Busy)) {
+        // The end of the link is that of the stream.
+        if matches!(self.say(tag, 0, Patience::None), Ok(false)) {
             self.streams.cancel_later(token);
         }
     }
@@ -216,14 +235,25 @@ impl<P, E: From<CallError>> PartStream<P, E> {
             return Some(Err(CallError::NotPending.into()));
         }
         match binding.next_of_stream(self.token, patience) {
-            Ok(next) => self.decoded(next),
-            Err(error) => Some(Err(error.into())),
+            Ok(next) => self.decoded(next, binding),
+            Err(error @ (CallError::Timeout { .. } | CallError::Busy)) => Some(Err(error.into())),
+            Err(error) => {
+                self.cancel(binding);
+                Some(Err(error.into()))
+            }
         }
     }
 
-    fn decoded(&mut self, next: Next) -> Option<Result<P, E>> {
-        self.is_open = matches!(next, Next::Part(_));
-        self.decode.next(next)
+    /// What it is. The stream ends with its end, and after an error.
+    fn decoded(&mut self, next: Next, binding: &mut Binding) -> Option<Result<P, E>> {
+        let is_end = matches!(next, Next::End(_));
+        let decoded = self.decode.next(next);
+        match &decoded {
+            Some(Ok(_)) => {}
+            _ if is_end => self.is_open = false,
+            _ => self.cancel(binding),
+        }
+        decoded
     }
 
     /// What has come first, for a task that has locked the binding.
@@ -246,14 +276,15 @@ impl<P, E: From<CallError>> PartStream<P, E> {
                 if matches!(next, Next::Part(_)) {
                     binding.poll_credit(self.token, waker);
                 }
-                Some(self.decoded(next))
+                Some(self.decoded(next, binding))
             }
         }
     }
 
-    /// Cancels it now.
+    /// Cancels it now, if it is one of this client.
     pub(super) fn cancel(&mut self, binding: &mut Binding) {
-        if std::mem::take(&mut self.is_open) {
+        if self.is_open && binding.streams.are_of(&self.dropped) {
+            self.is_open = false;
             binding.cancel_stream(self.token);
         }
     }

@@ -8,10 +8,10 @@
 //! | client | `binding, ordinal, token + PART` | 8: zeros | cancels the stream |
 //! | service | `binding, ordinal, token` | those of a reply | the end, or the error |
 //!
-//! A part costs its bytes and [`COST_BYTES`]. A service sends a part only while what it has sent and has not been given
+//! A part costs its bytes and 256 more. A service sends a part only while what it has sent and has not been given
 //! back costs less than [`STREAM_CREDIT`], so that one part of any length can always go: a stream that the program does
-//! not read takes no more memory than that, here or in the service, and delays nothing else. Credit goes back once half of
-//! it has been taken. A client has at most [`STREAMS_MAX`] streams at one time. (The credit of a hop between monitors is
+//! not read takes less memory than that and one part, here or in the service, and delays nothing else. Credit goes back once half of
+//! it has been taken. A client has at most 16 streams at one time. (The credit of a hop between monitors is
 //! for all messages of a circuit, and no substitute.)
 //!
 //! A stream that is dropped is cancelled, and counts until its end has come.

@@ -16,8 +16,9 @@ pub(crate) const OWED_BYTES_MAX: usize = 1 << 20;
 /// And the parts of its streams, of each of which one more can be sent whatever its length.
 const KEPT_BYTES_MAX: usize =
     WAITING_BYTES_MAX + 4 * OWED_BYTES_MAX + STREAMS_MAX * (STREAM_CREDIT + OWED_BYTES_MAX);
-/// Longer replies: one that was started, one abandoned, one that the client's thread waits for; an event; and a part.
-const KEPT_LONG_MAX: usize = 5;
+/// Longer replies: one that was started, one abandoned, one that the client's thread waits for; an event; and a part of each
+/// stream.
+const KEPT_LONG_MAX: usize = 4 + STREAMS_MAX;
 
 /// What is sent, besides capabilities.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! What a service's program gets: generated code implements [`Dispatch`].
 
 use super::client_id::ClientId;
+use super::mailbox::end_serving;
 use super::reply::Reply;
 use super::sending::Sending;
 use crate::capability::{Arrived as Capabilities, Received, none_of};
@@ -126,10 +127,15 @@ pub(super) fn dispatch(
     let forms = sending.clients.forms_of(client);
     let memory_max = sending.decoded_bytes_max;
     let incoming = Incoming { bytes, forms, capabilities, memory_max };
+    // Clients from before there were streams use all tokens.
+    if tag.token() & PART != 0 && sending.mailbox.description().has_parts(tag.ordinal()) {
+        return !sending.has_handled_credit(client, tag, bytes);
+    }
+    let outside = sending.mailbox.begin_serving();
     let taken = match tag.token() {
         0 => program.message(tag.ordinal(), incoming, client),
-        token if token & PART != 0 => return !sending.has_handled_credit(client, tag, bytes),
         _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag)),
     };
+    end_serving(outside);
     taken.is_err()
 }

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use corewire_os::fork::generation;
+
 use crate::error::EncodeError;
 use crate::lane::backlog::OWED_BYTES_MAX;
 use crate::tag::STREAM_CREDIT;
@@ -26,8 +28,6 @@ pub(super) struct Source {
     pub(super) token: u32,
     pub(super) ordinal: u16,
     pub(super) pull: Pull,
-    /// A part that must wait: another stream of the client has sent a long one.
-    pub(super) held: Option<Vec<u8>>,
 }
 
 /// The streams of a client. Dropped with what the service knows of it: then those that send parts are told.
@@ -38,16 +38,21 @@ pub(super) struct RowStreams {
 }
 
 impl RowStreams {
-    /// What parts cost that the client has not given back.
+    /// What parts cost that the client has not given back, and that may be among what waits for it: long ones are counted
+    /// apart.
     pub(super) fn sent_bytes(&self) -> usize {
-        self.flow.lock().open.iter().map(|open| open.sent_bytes).sum()
+        let most = STREAM_CREDIT + OWED_BYTES_MAX;
+        self.flow.lock().open.iter().map(|open| open.sent_bytes.min(most)).sum()
     }
 }
 
 impl Drop for RowStreams {
     fn drop(&mut self) {
-        self.flow.lock().open.clear();
-        self.flow.changed.notify_all();
+        // A child leaves its parent alone, another thread of which may have had the lock.
+        if self.flow.is_ours() {
+            self.flow.lock().open.clear();
+            self.flow.changed.notify_all();
+        }
     }
 }
 
@@ -58,8 +63,9 @@ impl fmt::Debug for RowStreams {
 }
 
 /// What may be sent of the streams of a client.
-#[derive(Default)]
 pub(super) struct Flow {
+    /// Of the process that serves.
+    generation: u32,
     state: Mutex<FlowState>,
     pub(super) changed: Condvar,
 }
@@ -85,7 +91,17 @@ pub(super) enum Room {
     Over,
 }
 
+impl Default for Flow {
+    fn default() -> Self {
+        Self { generation: generation(), state: Mutex::default(), changed: Condvar::new() }
+    }
+}
+
 impl Flow {
+    fn is_ours(&self) -> bool {
+        self.generation == generation()
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, FlowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,24 +116,17 @@ impl Flow {
 }
 
 impl FlowState {
-    pub(super) fn room(&self, token: u32, cost_bytes: usize) -> Room {
-        let is_long = |bytes: usize| bytes > OWED_BYTES_MAX;
+    pub(super) fn room(&self, token: u32) -> Room {
         match self.open.iter().find(|open| open.token == token) {
             None => Room::Over,
             Some(own) if own.sent_bytes >= STREAM_CREDIT => Room::None,
-            // Of long ones a client that has been stopped gets one, however many streams it has.
-            Some(_)
-                if is_long(cost_bytes) && self.open.iter().any(|one| is_long(one.sent_bytes)) =>
-            {
-                Room::None
-            }
             Some(_) => Room::Some,
         }
     }
 
     /// Counts a part if there is room for it.
     pub(super) fn take_room(&mut self, token: u32, cost_bytes: usize) -> Room {
-        let room = self.room(token, cost_bytes);
+        let room = self.room(token);
         if room == Room::Some
             && let Some(own) = self.open.iter_mut().find(|open| open.token == token)
         {

@@ -1,6 +1,7 @@
 //! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. A
 //! thread that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
 
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -79,6 +80,17 @@ pub(crate) struct Mailbox {
     interrupter: Interrupter,
 }
 
+thread_local! {
+    /// The mailbox of the service of which this thread runs a handler, as a number.
+    static SERVING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The handler has returned.
+#[inline(always)]
+pub(super) fn end_serving(outside: usize) {
+    SERVING.set(outside);
+}
+
 /// What [`Mailbox::take`] found.
 pub(super) enum Taken {
     Mail(Mail),
@@ -105,6 +117,17 @@ impl Mailbox {
             news_taken,
             interrupter,
         })
+    }
+
+    /// Notes that this thread runs a handler of this service. Gives what it ran before, for [`end_serving`].
+    #[inline(always)]
+    pub(super) fn begin_serving(&self) -> usize {
+        SERVING.replace(std::ptr::from_ref(self).addr())
+    }
+
+    /// Whether this thread runs a handler of this service: then it must not wait for what only the service does.
+    pub(super) fn is_serving_here(&self) -> bool {
+        SERVING.get() == std::ptr::from_ref(self).addr()
     }
 
     /// Whether a reply was sent. If not, says why, once for each request of the interface: a client may ask often.
@@ -150,7 +173,7 @@ impl Mailbox {
         }
     }
 
-    fn check(&self) -> Result<(), CallError> {
+    pub(super) fn check(&self) -> Result<(), CallError> {
         match self.is_ours() {
             true => Ok(()),
             false => Err(CallError::Message(MessageError::Forked)),

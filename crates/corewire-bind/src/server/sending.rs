@@ -408,6 +408,7 @@ impl Sending {
             Lane::Ring { peer, socket_client } => {
                 // Its number stays taken: messages of it may still come.
                 row.lane = Lane::CutOff { peer: *peer, socket_client: Arc::clone(socket_client) };
+                row.streams = None;
                 self.cut_off.push(client);
                 let tag = Tag::control(client.binding(), Control::Refuse);
                 let _ = self.put(client, Frame::new(tag, reason.as_bytes()), &Capabilities::new());

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::client_id::ClientId;
@@ -26,7 +25,7 @@ use crate::tag::{PART, STREAMS_MAX, Tag, status};
 impl Sending {
     /// A client calls what answers with a stream. `None` if it has too many, of which it is told.
     fn begin_stream(&mut self, client: ClientId, tag: Tag) -> Option<Arc<Flow>> {
-        let row = self.clients.row(client)?;
+        let row = self.clients.row(client).filter(|row| row.is_bound())?;
         let flow = Arc::clone(&row.streams.get_or_insert_default().flow);
         let mut state = flow.lock();
         if state.open.len() >= STREAMS_MAX {
@@ -65,29 +64,24 @@ impl Sending {
                 own.sent_bytes.saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
             streams.flow.changed.notify_all();
         }
-        // Room for one stream may be room for another.
-        self.pump(client);
+        self.pump(client, token);
         true
     }
 
-    /// Sends what iterators give, as far as there is room. What one client's give costs at most the credit of each.
-    fn pump(&mut self, client: ClientId) {
-        let streams = self.clients.row(client).and_then(|row| row.streams.as_mut());
-        let Some((flow, sources)) = streams
-            .map(|streams| (Arc::clone(&streams.flow), std::mem::take(&mut streams.sources)))
-        else {
+    /// Sends what an iterator gives, as far as there is room: at most the credit of a stream, and one part more.
+    fn pump(&mut self, client: ClientId, token: u32) {
+        let Some(streams) = self.clients.row(client).and_then(|row| row.streams.as_mut()) else {
             return;
         };
-        let mut left = Vec::with_capacity(sources.len());
-        for mut source in sources {
-            if !self.has_ended(client, &flow, &mut source) {
-                left.push(source);
-            }
-        }
-        // The client may have been cut off meanwhile.
-        if let Some(streams) = self.clients.row(client).and_then(|row| row.streams.as_mut()) {
-            left.append(&mut streams.sources);
-            streams.sources = left;
+        let Some(at) = streams.sources.iter().position(|source| source.token == token) else {
+            return;
+        };
+        let (flow, mut source) = (Arc::clone(&streams.flow), streams.sources.swap_remove(at));
+        if !self.has_ended(client, &flow, &mut source)
+            // The client may have been cut off meanwhile.
+            && let Some(streams) = self.clients.row(client).and_then(|row| row.streams.as_mut())
+        {
+            streams.sources.push(source);
         }
     }
 
@@ -96,47 +90,31 @@ impl Sending {
         let end = Tag::new(client.binding(), source.ordinal, source.token);
         let part = Tag::new(client.binding(), source.ordinal, source.token | PART);
         loop {
-            let room = flow.lock().room(source.token, 0);
-            match (room, source.held.take()) {
-                (Room::Over, _) => return true,
-                (Room::None, held) => {
-                    source.held = held;
-                    return false;
-                }
-                (Room::Some, Some(held)) => self.scratch = held,
-                (Room::Some, None) => {
-                    let mut scratch = std::mem::take(&mut self.scratch);
-                    let pulled = (source.pull)(&mut scratch);
-                    match pulled {
-                        Ok(Pulled::Part) => self.scratch = scratch,
-                        Ok(Pulled::End) => {
-                            flow.has_removed(source.token);
-                            let _ =
-                                self.reply(client, Frame::new(end, &scratch), &Capabilities::new());
-                            self.scratch = scratch;
-                            return true;
-                        }
-                        Err(error) => {
-                            flow.has_removed(source.token);
-                            self.mailbox.is_sent(source.ordinal, &Err(error.into()));
-                            let note = Frame::note(end, status::DROPPED);
-                            let _ = self.reply(client, note, &Capabilities::new());
-                            return true;
-                        }
+            match flow.lock().room(source.token) {
+                Room::Over => return true,
+                Room::None => return false,
+                Room::Some => {}
+            }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let pulled = (source.pull)(&mut scratch);
+            match pulled {
+                Ok(Pulled::Part) => {
+                    let frame = Frame::new(part, &scratch);
+                    if flow.lock().take_room(source.token, frame.cost_bytes()) == Room::Some {
+                        self.part(client, frame);
                     }
                 }
-            }
-            let scratch = std::mem::take(&mut self.scratch);
-            let frame = Frame::new(part, &scratch);
-            match flow.lock().take_room(source.token, frame.cost_bytes()) {
-                Room::Some => {}
-                Room::None => {
-                    source.held = Some(scratch);
-                    return false;
+                Ok(Pulled::End) => {
+                    flow.has_removed(source.token);
+                    let _ = self.reply(client, Frame::new(end, &scratch), &Capabilities::new());
                 }
-                Room::Over => return true,
+                Err(error) => {
+                    flow.has_removed(source.token);
+                    self.mailbox.is_sent(source.ordinal, &Err(error.into()));
+                    let note = Frame::note(end, status::DROPPED);
+                    let _ = self.reply(client, note, &Capabilities::new());
+                }
             }
-            self.part(client, frame);
             self.scratch = scratch;
         }
     }
@@ -152,8 +130,8 @@ impl Sending {
 
 impl Reply<'_> {
     /// Answers with a stream, whose parts `pull` encodes one after the other, as fast as the client takes them. The
-    /// service's thread calls it, within a later call of `serve_one`: it must not wait. It is dropped once the stream
-    /// has ended, or the client wants no more of it, or has gone.
+    /// service's thread calls it, at once and within later calls of `serve_one`: it must not wait, nor lock what the handler
+    /// has locked. It is dropped once the stream has ended, or the client wants no more of it, or has gone.
     pub fn stream(
         mut self,
         pull: impl FnMut(&mut Vec<u8>) -> Result<Pulled, EncodeError> + Send + 'static,
@@ -164,9 +142,9 @@ impl Reply<'_> {
         }
         if let Some(streams) = sending.clients.row(client).and_then(|row| row.streams.as_mut()) {
             let (token, ordinal, pull) = (tag.token(), tag.ordinal(), Box::new(pull));
-            streams.sources.push(Source { token, ordinal, pull, held: None });
+            streams.sources.push(Source { token, ordinal, pull });
         }
-        sending.pump(client);
+        sending.pump(client, tag.token());
     }
 
     /// Answers with a stream, of which any thread sends the parts. `wire` is the part's index in the description.
@@ -175,8 +153,7 @@ impl Reply<'_> {
         let (sending, client, tag) = self.take();
         let flow = sending.begin_stream(client, tag).unwrap_or_default();
         let mailbox = Arc::clone(&sending.mailbox);
-        let thread = std::thread::current().id();
-        PartSender { mailbox, flow, client, identity, form, tag, thread, is_open: true }
+        PartSender { mailbox, flow, client, identity, form, tag, is_open: true }
     }
 }
 
@@ -190,8 +167,6 @@ pub struct PartSender {
     identity: Identity,
     form: Form,
     tag: Tag,
-    /// The service's, which must not wait here: it hands out the credit.
-    thread: ThreadId,
     is_open: bool,
 }
 
@@ -217,13 +192,13 @@ impl PartSender {
     /// Whether the client wants no more of the stream, or has gone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.flow.lock().room(self.tag.token(), 0) == Room::Over
+        self.flow.lock().room(self.tag.token()) == Room::Over
     }
 
     /// Waits until the client wants no more of the stream, or has gone; for at most `timeout`. False if it still does.
     #[must_use]
     pub fn is_cancelled_within(&self, timeout: Duration) -> bool {
-        let is_wanted = |state: &mut FlowState| state.room(self.tag.token(), 0) != Room::Over;
+        let is_wanted = |state: &mut FlowState| state.room(self.tag.token()) != Room::Over;
         let waited = self.flow.changed.wait_timeout_while(self.flow.lock(), timeout, is_wanted);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -232,9 +207,9 @@ impl PartSender {
     /// a limit, zero does not wait.
     ///
     /// # Errors
-    /// [`CallError::Cancelled`]; [`CallError::Timeout`]; [`CallError::Busy`] without waiting, and in the service's own
-    /// thread, which hands out what this waits for; [`CallError::PeerLeft`] if the service has ended; those of `encode`.
-    /// The part was not sent.
+    /// [`CallError::Cancelled`]; [`CallError::Timeout`]; [`CallError::Busy`] without waiting, and within a handler of the
+    /// service, whose thread hands out what this waits for; [`CallError::PeerLeft`] if the service has ended; those of
+    /// `encode`. The part was not sent.
     pub fn send_with(
         &self,
         timeout: Option<Duration>,
@@ -243,8 +218,7 @@ impl PartSender {
         let mut bytes = Vec::new();
         encode(&mut bytes)?;
         let (token, cost_bytes) = (self.tag.token(), bytes.len() + COST_BYTES);
-        let can_wait =
-            timeout != Some(Duration::ZERO) && std::thread::current().id() != self.thread;
+        let can_wait = timeout != Some(Duration::ZERO) && !self.mailbox.is_serving_here();
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.flow.lock();
         loop {
@@ -284,7 +258,8 @@ impl PartSender {
 
 impl Drop for PartSender {
     fn drop(&mut self) {
-        if self.is_open {
+        // A child leaves its parent alone, another thread of which may have had the lock.
+        if self.is_open && self.mailbox.is_ours() {
             drop(self.take_end());
         }
     }

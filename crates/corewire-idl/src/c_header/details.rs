@@ -65,7 +65,7 @@ impl<'a> Header<'a> {
             "const uint32_t length = corewire_get_u32(rest->next);",
             "rest->next += 4;",
             "rest->left -= 4;",
-            "if (length != rest->left) {",
+            "if (length > 4096 || length != rest->left) {",
             "    return COREWIRE_ERROR_LENGTH;",
             "}",
         ] {

@@ -312,8 +312,7 @@ impl<'a> Differ<'a> {
             |form: &Interface, name: &str| form.error_set(name).is_some_and(|set| set.detailed);
         if let (Some(was), Some(is)) = (&old.errors, &new.errors)
             && was != is
-            && is_detailed(self.old, was)
-            && is_detailed(self.new, is)
+            && (is_detailed(self.old, was) || is_detailed(self.new, is))
         {
             let text = format!("{subject} answers with errors `{is}` and did with `{was}`");
             self.breaks(ChangeKind::ErrorsChanged, &subject, text)

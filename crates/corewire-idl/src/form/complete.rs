@@ -134,6 +134,12 @@ fn check_details(known: &Known, budget: &mut Budget, set: &ErrorSet) -> Result<(
             let reason = "details need fields, and an error of a set that is detailed";
             return Err(other(&name, reason));
         }
+        if name.len() > usize::from(u8::MAX) {
+            return Err(other(
+                &name,
+                "the names of the set and of the error have more than 254 bytes",
+            ));
+        }
         let facts = known.details(details.fields.iter().map(|field| &field.of));
         budget.spend(&name, facts.map_err(|one| impossible(&name, one))?.leaves)?;
     }

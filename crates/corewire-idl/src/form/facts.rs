@@ -161,7 +161,9 @@ impl Known {
                 let vector = dynamic(element.bytes_max, *count_max)?;
                 let is_newer = element.is_newer || element.is_dynamic();
                 let (depth, has_floats) = (element.depth, element.has_floats);
-                Facts { depth, has_floats, is_newer, ..vector }
+                // Code of elements with strings or vectors of their own stands where the vector does.
+                let leaves = if element.is_dynamic() { 1 + element.leaves } else { 1 };
+                Facts { depth, has_floats, is_newer, leaves, ..vector }
             }
             Type::Optional { of } => {
                 if let Some(reason) = self.is_optional(of) {

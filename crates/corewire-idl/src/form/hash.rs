@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 /// arguments of one type would change no byte of the layout.
 ///
 /// What is not: names of types, so that an alias is its target; documentation, annotations, constants; the values of
-/// flexible enums and of errors, which may grow; the edition.
+/// flexible enums and of errors, which may grow, but for those of errors that are detailed; the edition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Hash(pub u64);
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::location::{Location, Name};
 use super::{Errors, JsonError, JsonProblem, Plan, bytes, floats};
-use crate::form::{Builtin, EnumValue, LeafPlace, Operation, Operations, Step};
+use crate::form::{Builtin, DETAILS_BYTES_MAX, EnumValue, LeafPlace, Operation, Operations, Step};
 
 pub(super) fn decode(plan: &Plan<'_>, bytes: &[u8]) -> Result<Value, JsonError> {
     let mut decoder = Decoder::new(plan, bytes);
@@ -79,6 +79,9 @@ impl<'p, 'a, 'b> Decoder<'p, 'a, 'b> {
             return here.fail(JsonProblem::Short { found: self.bytes.len(), due: self.rest + 4 });
         };
         let (count, left) = (u32::from_le_bytes(*length), rest.len());
+        if u64::from(count) > DETAILS_BYTES_MAX {
+            return here.fail(JsonProblem::Bound { count, count_max: 4096 });
+        }
         if usize::try_from(count) != Ok(left) {
             return here.fail(JsonProblem::Length { found: left, due: wide(count) });
         }

@@ -125,9 +125,9 @@ impl Generator<'_> {
         let all_docs = docs(&[
             "Sends what the iterator gives, as fast as the client takes it, and ends the stream. The service's thread asks"
                 .to_owned(),
-            "the iterator, within a later `serve_one`: it must not wait. It is dropped once the client wants no more, or has"
+            "the iterator, at once and within later calls of `serve_one`: it must not wait, nor lock what the handler has"
                 .to_owned(),
-            "gone.".to_owned(),
+            "locked. It is dropped once the client wants no more, or has gone.".to_owned(),
         ]);
         let (results, fail, later_fail) = match reply.errors {
             None => (None, None, None),
@@ -239,8 +239,8 @@ impl Generator<'_> {
                 #[doc = " Sends a part. Waits while the client has not taken what was sent before."]
                 #[doc = ""]
                 #[doc = " # Errors"]
-                #[doc = " `Cancelled` if the client wants no more, or has gone; `Busy` in the service's own thread, which must not"]
-                #[doc = " wait; an argument is longer than its bound. The part was not sent."]
+                #[doc = " `Cancelled` if the client wants no more, or has gone; `Busy` within a handler of the service, which must"]
+                #[doc = " not wait; an argument is longer than its bound. The part was not sent."]
                 pub fn send(&self, #parameters) -> Result<(), corewire_bind::CallError> {
                     #later_form
                     self.0.send_with(None, |out| #encoding)
