@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     compile("if/all.if");
     compile("if/newer.if");
     compile("if/parts.if");
+    compile("if/short.if");
     compile("if/sizes.if");
     compile("if/torture.if");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

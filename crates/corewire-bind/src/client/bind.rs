@@ -9,10 +9,10 @@ use corewire_circuit::link::hub::{CircuitError, Hub, Opening};
 use corewire_circuit::patience::Patience;
 use corewire_circuit::wire::NodeId;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Origin};
-use corewire_idl::Effect;
 use corewire_idl::form::Interface;
 
 use super::link::ClientLink;
+use super::versions::conflicts;
 use super::{Binding, Bound, Limits};
 use crate::capability::Capabilities;
 use crate::driver::Driver;
@@ -161,6 +161,9 @@ impl Bind {
 /// How long a service that refuses a client may take to say what its interface is.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(1);
 
+/// A service's description of its interface is compared up to this length, or four times that of the own.
+const FORM_MAX: usize = 64 << 10;
+
 /// How soon a client asks again for a service that is not there.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -216,15 +219,17 @@ impl Attempt<'_> {
         }
         let within = self.left().min(EXPLAINED_WITHIN);
         let asked = Introspection::new(self.domain.connect(self.service, within).ok()?);
-        let theirs = Interface::from_json(&asked.form(within).ok()?).ok()?;
+        let form = asked.form(within).ok()?;
+        if form.len() > FORM_MAX.max(4 * self.own.form.len()) {
+            return None;
+        }
+        let theirs = Interface::from_json(&form).ok()?;
         let own = Interface::from_json(self.own.form).ok()?;
         if theirs.name != own.name {
             return None;
         }
-        let changes = corewire_idl::diff(&theirs, &own).changes.into_iter();
-        let changes = changes.filter(|change| change.effect == Effect::Breaks);
-        let changes = changes.map(|change| change.message).collect::<Vec<_>>();
-        let interface = own.name;
+        let interface = own.name.clone();
+        let changes = conflicts(theirs, own);
         (!changes.is_empty()).then_some(BindReason::Interface { interface, changes })
     }
 

@@ -15,6 +15,7 @@ mod pending;
 mod sending;
 mod streaming;
 mod streams;
+mod versions;
 
 pub use self::asynchronous::{AsyncBinding, AsyncParts};
 pub use self::bind::Bind;

@@ -111,7 +111,10 @@ impl Flow {
         let mut state = self.lock();
         let before = state.open.len();
         state.open.retain(|open| open.token != token);
-        before > state.open.len()
+        let was_open = before > state.open.len();
+        drop(state);
+        self.changed.notify_all();
+        was_open
     }
 }
 

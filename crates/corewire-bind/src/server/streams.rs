@@ -49,9 +49,7 @@ impl Sending {
         };
         if bytes == 0 {
             streams.sources.retain(|source| source.token != token);
-            let was_open = streams.flow.has_removed(token);
-            streams.flow.changed.notify_all();
-            if was_open {
+            if streams.flow.has_removed(token) {
                 let end = Tag::new(tag.binding(), tag.ordinal(), token);
                 let note = Frame::note(end, status::DROPPED);
                 let _ = self.reply(client, note, &Capabilities::new());

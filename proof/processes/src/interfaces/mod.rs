@@ -12,6 +12,7 @@ use corewire_circuit::wire::NodeId;
 corewire_bind::interface!(all);
 corewire_bind::interface!(newer);
 corewire_bind::interface!(parts);
+corewire_bind::interface!(short);
 corewire_bind::interface!(sizes);
 corewire_bind::interface!(torture);
 

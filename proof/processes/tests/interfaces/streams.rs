@@ -15,7 +15,7 @@ use corewire_processes::interfaces::parts::{
     AsyncClient, Client, CountReply, EightReply, Event, Failure, LongReply, Outbox, Server,
     Service, ToldReply,
 };
-use corewire_processes::interfaces::{DRIVERS, Place, by, pin};
+use corewire_processes::interfaces::{DRIVERS, Place, by, pin, short};
 use futures_lite::StreamExt;
 
 /// What a stream may cost before it is read, and each of its parts here.
@@ -157,6 +157,51 @@ fn all_parts_come_in_order_and_then_the_error_with_its_details() {
             let parts = client.long(bytes, 5).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
             let due = (0..5).map(|number| vec![number; bytes as usize]).collect::<Vec<_>>();
             assert_eq!(parts, due);
+        }
+    });
+}
+
+struct Low;
+
+impl short::Service for Low {
+    fn low(&mut self, until: u32, reply: short::LowReply<'_>) {
+        reply.send_all((0..until).map(byte));
+    }
+}
+
+// Words of credit are longer than every message of the interface.
+#[test]
+fn credit_comes_where_all_messages_are_short() {
+    pin();
+    for driver in DRIVERS {
+        let place = Place::new(&format!("streams-short-{driver}"));
+        let mut server = short::Server::new(&place.domain, "short", Low).unwrap();
+        let stopper = server.stopper();
+        std::thread::scope(|scope| {
+            scope.spawn(move || server.serve().unwrap());
+            let mut client = short::Client::bind(&place.domain, "short", &by(driver)).unwrap();
+            let parts = client.low(30_000).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+            assert!(parts.into_iter().eq((0..30_000).map(byte)), "{driver}");
+            stopper.stop();
+        });
+    }
+}
+
+#[test]
+fn long_streams_are_read_in_any_order() {
+    each("order", |client, _| {
+        for is_reversed in [false, true] {
+            let mut streams =
+                [3, 5].map(|count| (count, client.start_long(300_000, count).unwrap()));
+            if is_reversed {
+                streams.reverse();
+            }
+            for (count, mut stream) in streams {
+                let parts = std::iter::from_fn(|| stream.next(client));
+                let parts = parts.collect::<Result<Vec<_>, _>>().unwrap();
+                let due = (0..count).map(|number| vec![byte(number); 300_000]);
+                assert!(parts.into_iter().eq(due));
+            }
         }
     });
 }

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use corewire_bind::{Bind, CallError, ClientId, Domain, Driver, Failed, Stopper};
+use corewire_bind::{Bind, CallError, ClientId, Domain, Driver, Failed, Serve, Stopper};
 use corewire_processes::interfaces::{
     DRIVERS, Place, broken, by, descriptor, inode, middle, new, old, pin,
 };
@@ -225,5 +225,23 @@ fn a_change_that_is_not_compatible_is_named() {
     place.serve(|domain| {
         let error = new::Client::bind(domain, "echo", &Bind::default()).unwrap_err();
         assert!(error.to_string().contains("the service speaks all, not evolving"), "{error}");
+    });
+}
+
+#[test]
+fn a_refusal_for_another_reason_is_not_taken_for_another_version() {
+    pin();
+    let place = Place::new("full-of-another-version");
+    let (one, service) = (Serve::default().clients(1), New { outbox: None, kept: Vec::new() });
+    let mut server = new::Server::with(&place.domain, "evolving", service, one).unwrap();
+    let stop = Stop(server.stopper());
+    std::thread::scope(|scope| {
+        scope.spawn(move || server.serve().unwrap());
+        // The service is stopped whatever happens.
+        let _stop = stop;
+        let bind = by(Driver::Ump);
+        let _only = new::Client::bind(&place.domain, "evolving", &bind).unwrap();
+        let error = old::Client::bind(&place.domain, "evolving", &bind).unwrap_err().to_string();
+        assert!(error.contains("the service has 1 clients, as many as it can have"), "{error}");
     });
 }
