@@ -315,7 +315,7 @@ impl Binding {
     pub(super) fn poll_credit(&mut self, token: u32, waker: &Waker) {
         // The end of the link is that of the stream.
         let _ = self.give_credit(token, Patience::None);
-        if self.streams.owes_credit(token) {
+        if self.streams.credit_due(token).is_some() {
             add_once(&mut self.senders, waker);
         }
     }

@@ -9,10 +9,10 @@
 //! | service | `binding, ordinal, token` | those of a reply | the end, or the error |
 //!
 //! A part costs its bytes and 256 more. A service sends a part only while what it has sent and has not been given
-//! back costs less than [`STREAM_CREDIT`], so that one part of any length can always go: a stream that the program does
-//! not read takes less memory than that and one part, here or in the service, and delays nothing else. Credit goes back once half of
-//! it has been taken. A client has at most 16 streams at one time. (The credit of a hop between monitors is
-//! for all messages of a circuit, and no substitute.)
+//! back costs less than [`STREAM_CREDIT`], so that one part of any length can always go. A stream that the program does
+//! not read takes less memory than that and one part, here or in the service, and delays nothing else. Credit goes
+//! back once half of it has been taken. A client has at most 16 streams at one time. The credit of a hop between
+//! monitors is for all messages of a circuit, and does not replace this one.
 //!
 //! A stream that is dropped is cancelled, and counts until its end has come.
 
@@ -167,11 +167,6 @@ impl Streams {
         let stream = self.open.get(&token)?;
         let is_due = stream.taken_bytes >= STREAM_CREDIT / 2 && stream.end.is_none();
         is_due.then_some((stream.ordinal, stream.taken_bytes))
-    }
-
-    /// Whether the service waits for credit that has found no room.
-    pub(super) fn owes_credit(&self, token: u32) -> bool {
-        self.credit_due(token).is_some()
     }
 
     pub(super) fn credit_given(&mut self, token: u32) {

@@ -123,11 +123,8 @@ impl Communicator {
     ) -> Result<(), CollectiveError> {
         let tag = self.begin()?;
         self.check_rank(root)?;
-        if self.rank == root && all.len() != part.len() * self.size() {
-            return Err(CollectiveError::Buffer {
-                given: all.len(),
-                needed: part.len() * self.size(),
-            });
+        if self.rank == root {
+            check_buffer(all.len(), part.len() * self.size())?;
         }
         if self.size() > 2 {
             let by_tree = size_of_val(part) * self.size() <= TREE_BYTES_MAX;
@@ -498,4 +495,12 @@ pub(super) fn receive_values<T: Value>(
     values: &mut [T],
 ) -> Result<(), CollectiveError> {
     all.receive(from, tag, values.as_mut_bytes())
+}
+
+/// Whether a buffer has the length that a call needs.
+pub(super) fn check_buffer(given: usize, needed: usize) -> Result<(), CollectiveError> {
+    match given == needed {
+        true => Ok(()),
+        false => Err(CollectiveError::Buffer { given, needed }),
+    }
 }

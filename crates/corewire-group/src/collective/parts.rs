@@ -2,7 +2,7 @@
 
 use corewire::zerocopy::IntoBytes;
 
-use super::algorithms::{LONG_BYTES, Value, combine_bytes, receive_values};
+use super::algorithms::{LONG_BYTES, Value, check_buffer, combine_bytes, receive_values};
 use super::{CollectiveError, Communicator};
 
 impl Communicator {
@@ -188,12 +188,5 @@ impl Communicator {
         }
         self.settle(bytes)?;
         Ok(before)
-    }
-}
-
-fn check_buffer(given: usize, needed: usize) -> Result<(), CollectiveError> {
-    match given == needed {
-        true => Ok(()),
-        false => Err(CollectiveError::Buffer { given, needed }),
     }
 }

@@ -58,6 +58,7 @@ impl Generator<'_> {
                 #[doc = " reply, and the service's report says why."]
             }
         });
+        let asker = asker();
         quote! {
             #docs
             #[derive(Debug)]
@@ -65,15 +66,7 @@ impl Generator<'_> {
             pub struct #name<'a>(corewire_bind::Reply<'a>);
 
             impl #name<'_> {
-                #[doc = " The client that asked."]
-                pub const fn client(&self) -> corewire_bind::ClientId {
-                    self.0.client()
-                }
-
-                #[doc = " Its process, as the kernel says."]
-                pub fn identity(&self) -> corewire_bind::Identity {
-                    self.0.identity()
-                }
+                #asker
 
                 #[doc = " Replies. Never waits: a reply that does not fit is sent when there is room."]
                 #wrong
@@ -207,6 +200,21 @@ impl Generator<'_> {
             #given_docs
             #errors
             pub fn #all(&self, #parameters) -> Result<(), corewire_bind::CallError> { #send_all }
+        }
+    }
+}
+
+/// The methods of a reply that say who asked.
+pub(super) fn asker() -> TokenStream {
+    quote! {
+        #[doc = " The client that asked."]
+        pub const fn client(&self) -> corewire_bind::ClientId {
+            self.0.client()
+        }
+
+        #[doc = " Its process, as the kernel says."]
+        pub fn identity(&self) -> corewire_bind::Identity {
+            self.0.identity()
         }
     }
 }

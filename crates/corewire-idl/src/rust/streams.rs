@@ -5,6 +5,7 @@ use quote::{format_ident, quote};
 
 use super::client::{MethodNames, docs_of};
 use super::plan::Plan;
+use super::replies::asker;
 use super::{Generator, docs, docs_or};
 
 impl Generator<'_> {
@@ -173,6 +174,7 @@ impl Generator<'_> {
                 (Some(results), Some(fail), Some(later_fail))
             }
         };
+        let asker = asker();
         quote! {
             #reply_docs
             #[derive(Debug)]
@@ -180,15 +182,7 @@ impl Generator<'_> {
             pub struct #name<'a>(corewire_bind::Reply<'a>);
 
             impl #name<'_> {
-                #[doc = " The client that asked."]
-                pub const fn client(&self) -> corewire_bind::ClientId {
-                    self.0.client()
-                }
-
-                #[doc = " Its process, as the kernel says."]
-                pub fn identity(&self) -> corewire_bind::Identity {
-                    self.0.identity()
-                }
+                #asker
 
                 #all_docs
                 pub fn send_all<I>(self, parts: I)
