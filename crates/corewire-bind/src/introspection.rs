@@ -1,4 +1,4 @@
-//! What a service tells everybody who connects: its interface, and which clients are bound.
+//! What a service tells everybody who connects: its interface, which clients are bound, and what it has served.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::identity::Identity;
 use crate::message::Message;
 use crate::question::ask;
 use crate::tag::{Control, Tag};
+use crate::totals::MethodTotals;
 
 /// A connection to a service that is asked what it is, and not bound. The thread of the service answers, between two
 /// requests. A service closes such a connection after 10 s.
@@ -79,6 +80,15 @@ impl Introspection {
     pub fn bindings(&self, timeout: Duration) -> Result<Bindings, BindReason> {
         let answer = self.ask(Control::List, timeout)?;
         Bindings::of_bytes(&answer).ok_or(BindReason::Protocol)
+    }
+
+    /// What the service has served since it began, of each method that was called, in the order of its interface file.
+    ///
+    /// # Errors
+    /// As for [`form`](Self::form).
+    pub fn totals(&self, timeout: Duration) -> Result<Vec<MethodTotals>, BindReason> {
+        let answer = self.ask(Control::Totals, timeout)?;
+        MethodTotals::all_of_bytes(&answer).ok_or(BindReason::Protocol)
     }
 
     fn ask(&self, control: Control, timeout: Duration) -> Result<Message, BindReason> {

@@ -92,6 +92,7 @@ mod question;
 mod random;
 mod server;
 mod tag;
+mod totals;
 
 pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
 pub use client::{
@@ -111,6 +112,7 @@ pub use server::{
     ClientId, Dispatch, Incoming, LaterReply, Outbox, PartSender, Pulled, Refusal, Reply, Serve,
     ServerCore, Stopper, Version,
 };
+pub use totals::{MethodTotals, TIMED_OF, Times};
 
 /// The module of an interface that `build.rs` has compiled: `corewire_bind::interface!(calc);` is
 /// `pub mod calc { ... }`.

@@ -35,11 +35,13 @@ pub(crate) enum Control {
     List = 10,
     /// Client: it could not take the capabilities of a message. The status is the ordinal.
     NotTaken = 11,
+    /// Client, on the socket: asks for what the service has served. The reply has the same tag.
+    Totals = 12,
 }
 
 impl Control {
     pub(crate) fn of(tag: Tag) -> Option<Self> {
-        const ALL: [Control; 11] = [
+        const ALL: [Control; 12] = [
             Control::Bind,
             Control::Accept,
             Control::Refuse,
@@ -51,6 +53,7 @@ impl Control {
             Control::Describe,
             Control::List,
             Control::NotTaken,
+            Control::Totals,
         ];
         (tag.ordinal() == 0)
             .then(|| ALL.into_iter().find(|one| *one as u32 == tag.token()))

@@ -1,33 +1,43 @@
 //! `corewire ls`: the channels, endpoints, services and groups that exist.
 
 use corewire::{ChannelView, EndpointView};
-use corewire_bind::{Bindings, Identity};
+use corewire_bind::{Bindings, Identity, MethodTotals};
+use corewire_circuit::wire::monitor_of_name;
 use corewire_group::GroupView;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::parts::Owners;
 use crate::ranks::Place;
 use crate::seen::{self, Seen, Silent};
+use crate::served::Served;
 use crate::{access, output, table, units};
 
 const EXAMPLES: &str = "\
 Example:
   corewire ls
 
-Columns of channels: the PID of the sender; receivers that have joined, and the
+A service is a name to which processes connect. Its columns: the PID; the interface
+that it serves; clients that are bound; requests since it began, and those of them that
+failed; how long half of the calls, and 99 of 100, took at most in the service (one call
+in 16 is timed); - where it serves no interface or does not say within a second.
+Columns of channels: the PID of the sender; receivers that have joined and run, and the
 maximum; messages sent; how many messages the slowest receiver is behind, by its last
 published cursor; the maximum length of a message; the memory of ring and payload;
 processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
-messages sent and received; bytes of unexpected messages (no receive call matches
-them yet), and the limit; the peer that sent most of these; whether a loan waits for a
-peer that has not released what it was sent. The endpoints of MPI ranks stand apart, by
-job and rank; the job is the process that started its ranks. A service is a name to which processes connect; its columns are the PID, the interface that it serves, and
-the number of clients that are bound, - if it serves no interface or does not say
-within a second. Of a group each member has a line: its place and process; L if it
+messages sent and received since it was created, also to and from peers that have gone;
+bytes of unexpected messages (no receive call matches them yet), and the limit; the peer
+that sent most of these; whether a loan waits for a peer that has not released what it
+was sent. The endpoints of MPI ranks stand apart, by job and rank; the job is the process
+that started its ranks. Of a group each member has a line: its place and process; L if it
 leads and A if it accepts; the number of the view; entries that it knows to be decided;
 by how many it is behind the one that knows most; its own commands that are not
-decided. Looking costs a channel or an endpoint nothing, and a service one
-answer. With --owner neither receivers nor endpoints nor interfaces are shown.
+decided. A PID is - for a process of another PID namespace that cannot be seen from here.
+Looking costs a channel or an endpoint nothing, and a service two answers. With --owner
+neither receivers nor endpoints nor interfaces are shown.
+
+Parts of these, such as the rings of a service and of its clients, the channel and the
+endpoints of a group, and the endpoints of a monitor, are listed only with --all.
 
 A process that is stopped cannot answer: its names are listed with its PID after at
 most a second, and the others are not delayed.
@@ -40,16 +50,22 @@ received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null 
 nothing is kept), loan_waits_for, loan_bytes and unreleased_bytes (the peer for which
 a loan of so many bytes waits, and what it had not released then; null), copy_refusal (why it could not copy large messages from a peer's
 memory, or null), memory_bytes, job and rank (of an MPI rank; else null). Services have name, pid, interface, hash (16
-hexadecimal digits, equal where two sides agree on all messages), bindings and
-clients: objects with the keys pid, uid, gid and driver. These are null if it serves no
-interface or does not say. Objects of the kind member, one for each member of a group,
+hexadecimal digits, equal where two sides agree on all messages), bindings,
+clients: objects with the keys pid, uid, gid and driver; totals: an object with the keys
+requests, replies, errors, request_bytes, reply_bytes, p50_ns and p99_ns (null before a
+call was timed); and methods: objects with the key method and those of totals. These are
+null if it serves no interface or does not say. Objects of the kind member, one for each member of a group,
 have group, place, pid, leads, accepts, view, members, decided, behind and undecided;
-pid and what follows are null if it does not answer. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).";
+pid and what follows are null if it does not answer. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).
+All have part_of: the name of what it is a part of, or null. Parts are printed also without --all.";
 
 /// List channels, endpoints, services and groups: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// List also what is a part of a service, a group, a monitor or a channel: their rings, their members' endpoints
+    #[arg(long)]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -63,6 +79,26 @@ enum Row {
     Service(Service),
     Member(Member),
     Silent(Silent),
+}
+
+/// A row, and what it is a part of.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    row: Row,
+    part_of: Option<String>,
+}
+
+impl Row {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Channel(channel) => Some(&channel.name),
+            Self::Endpoint(endpoint) => Some(&endpoint.name),
+            Self::Service(service) => Some(&service.name),
+            Self::Silent(silent) => Some(&silent.name),
+            Self::Member(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -108,6 +144,15 @@ struct Service {
     hash: Option<String>,
     bindings: Option<usize>,
     clients: Option<Vec<Client>>,
+    totals: Option<Served>,
+    methods: Option<Vec<Method>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Method {
+    method: String,
+    #[serde(flatten)]
+    served: Served,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,7 +198,7 @@ impl Channel {
         let receivers = self.receivers.map_or_else(|| "-".to_owned(), |count| count.to_string());
         vec![
             self.name.clone(),
-            self.pid.to_string(),
+            pid_or_dash(self.pid),
             format!("{receivers}/{}", self.receivers_max),
             units::grouped(self.sent),
             self.lag_max.map_or_else(|| "-".to_owned(), units::grouped),
@@ -166,7 +211,6 @@ impl Channel {
 
 impl Endpoint {
     fn new(view: EndpointView) -> Self {
-        let sum = |of: fn(&corewire::PeerView) -> u64| view.peers.iter().map(of).sum();
         let most = view.peers.iter().filter(|peer| peer.kept_bytes > 0);
         let most = most.max_by_key(|peer| peer.kept_bytes).map(|peer| peer.name.clone());
         let waits = view.peers.iter().find(|peer| peer.loan_waiting_bytes > 0);
@@ -177,10 +221,10 @@ impl Endpoint {
             pid: view.pid,
             peers: view.peers.len(),
             peers_max: view.peers_max,
-            sent_messages: sum(|peer| peer.sent_messages),
-            sent_bytes: sum(|peer| peer.sent_bytes),
-            received_messages: sum(|peer| peer.received_messages),
-            received_bytes: sum(|peer| peer.received_bytes),
+            sent_messages: view.sent_messages,
+            sent_bytes: view.sent_bytes,
+            received_messages: view.received_messages,
+            received_bytes: view.received_bytes,
             kept_bytes: view.kept_bytes,
             budget_bytes: view.budget_bytes,
             most_kept_of: most,
@@ -200,7 +244,7 @@ impl Endpoint {
     fn cells(&self) -> Vec<String> {
         vec![
             self.name.clone(),
-            self.pid.to_string(),
+            pid_or_dash(self.pid),
             format!("{}/{}", self.peers, self.peers_max),
             units::grouped(self.sent_messages),
             units::grouped(self.received_messages),
@@ -276,8 +320,14 @@ impl Service {
     fn new(seen: seen::Service) -> Self {
         let (name, pid) = (seen.view.name, seen.view.pid);
         let Some(Bindings { interface, hash, clients, .. }) = seen.bindings else {
-            return Self { name, pid, interface: None, hash: None, bindings: None, clients: None };
+            let (interface, hash, bindings, clients) = (None, None, None, None);
+            let (totals, methods) = (None, None);
+            return Self { name, pid, interface, hash, bindings, clients, totals, methods };
         };
+        let methods = seen.totals.iter().map(|one| {
+            let method = one.method.clone();
+            Method { method, served: Served::of(one) }
+        });
         let clients = clients.iter().map(|client| {
             let Identity { pid, uid, gid } = client.identity;
             Client { pid, uid, gid, driver: client.driver.to_string() }
@@ -290,26 +340,42 @@ impl Service {
             hash: Some(format!("{hash:016x}")),
             bindings: Some(clients.len()),
             clients: Some(clients),
+            totals: Some(Served::of(&MethodTotals::sum(&seen.totals))),
+            methods: Some(methods.collect()),
         }
     }
 
     fn cells(&self) -> Vec<String> {
         let unknown = || "-".to_owned();
+        let totals = |of: fn(&Served) -> String| self.totals.as_ref().map_or_else(unknown, of);
+        let time = |time: Option<u64>| time.map_or_else(unknown, units::time);
+        let times = self.totals.as_ref().map_or((None, None), |all| (all.p50_ns, all.p99_ns));
         vec![
             self.name.clone(),
-            self.pid.to_string(),
+            pid_or_dash(self.pid),
             self.interface.as_deref().map_or_else(unknown, units::printable),
             self.bindings.map_or_else(unknown, |count| count.to_string()),
+            totals(|all| units::grouped(all.requests)),
+            totals(|all| units::grouped(all.errors)),
+            time(times.0),
+            time(times.1),
             String::new(),
         ]
     }
+}
+
+/// The number of a process, unless it cannot be seen from here.
+fn pid_or_dash(pid: u32) -> String {
+    if pid == 0 { "-".to_owned() } else { pid.to_string() }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let is_guest = domain.is_guest();
-    let Seen { channels, endpoints, services, silent, unseen, .. } = seen::look(&domain)?;
+    let seen = seen::look(&domain)?;
+    let owners = Owners::of(&seen);
+    let Seen { channels, endpoints, services, groups, silent, unseen, .. } = seen;
     for why in unseen {
         eprintln!("corewire: {why}");
     }
@@ -317,17 +383,30 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
     let services = services.into_iter().map(|seen| Row::Service(Service::new(seen)));
     let silent = silent.into_iter().map(Row::Silent);
-    let members = seen::groups(&domain)?.into_iter().flat_map(Member::of).map(Row::Member);
-    let rows: Vec<_> =
-        channels.chain(endpoints).chain(services).chain(members).chain(silent).collect();
+    let members = groups.into_iter().flat_map(Member::of).map(Row::Member);
+    let rows = channels.chain(endpoints).chain(services).chain(members).chain(silent);
+    let mut lines: Vec<_> = rows
+        .map(|row| {
+            let part_of = row.name().and_then(|name| owners.of_part(name));
+            Listed { row, part_of }
+        })
+        .collect();
     if args.json {
-        return output::print_json(&rows);
+        return output::print_json(&lines);
     }
-    if rows.is_empty() {
+    if lines.is_empty() {
         let path = domain.runtime_directory().display();
         return output::print(&format!("No channels, endpoints or services in {path}.\n"));
     }
-    output::print(&render(&rows))
+    let all = lines.len();
+    lines.retain(|line| args.all || line.part_of.is_none());
+    let hidden = all - lines.len();
+    let mut text = render(&lines.into_iter().map(|line| line.row).collect::<Vec<_>>());
+    if hidden > 0 {
+        let parts = units::counted(hidden, "part of these", "parts of these");
+        text += &format!("\n--all lists also {parts}, such as rings\n");
+    }
+    output::print(&text)
 }
 
 const CHANNELS: [(&str, bool); 8] = [
@@ -377,8 +456,17 @@ const MEMBERS: [(&str, bool); 9] = [
     ("", false),
 ];
 
-const SERVICES: [(&str, bool); 5] =
-    [("service", false), ("pid", true), ("interface", false), ("bindings", true), ("", false)];
+const SERVICES: [(&str, bool); 9] = [
+    ("service", false),
+    ("pid", true),
+    ("interface", false),
+    ("clients", true),
+    ("requests", true),
+    ("errors", true),
+    ("p50", true),
+    ("p99", true),
+    ("", false),
+];
 
 /// The names whose processes do not answer stand below those of their kind that do.
 fn render(rows: &[Row]) -> String {
@@ -417,12 +505,16 @@ fn render(rows: &[Row]) -> String {
         .into_iter()
         .filter_map(|(_, endpoint)| Some([endpoint.cells_of_place()?, endpoint.cells()].concat()))
         .collect();
-    let services: Vec<_> = cells(|row| match row {
-        Row::Service(service) => Some(service.cells()),
-        _ => None,
-    })
-    .chain(silent(false, true).map(|silent| padded(silent, &SERVICES)))
-    .collect();
+    let is_monitor = |row: &&Row| row.name().is_some_and(|name| monitor_of_name(name).is_some());
+    let (monitors, others): (Vec<_>, Vec<_>) = rows.iter().partition(is_monitor);
+    let services = others.into_iter().chain(monitors);
+    let services: Vec<_> = services
+        .filter_map(|row| match row {
+            Row::Service(service) => Some(service.cells()),
+            _ => None,
+        })
+        .chain(silent(false, true).map(|silent| padded(silent, &SERVICES)))
+        .collect();
     let members: Vec<_> = cells(|row| match row {
         Row::Member(member) => Some(member.cells()),
         _ => None,
@@ -430,10 +522,10 @@ fn render(rows: &[Row]) -> String {
     .collect();
     let mut text = String::new();
     let tables: [(&[_], _); 5] = [
+        (&SERVICES, services),
         (&CHANNELS, channels),
         (&ENDPOINTS, endpoints),
         (&RANKS, ranks),
-        (&SERVICES, services),
         (&MEMBERS, members),
     ];
     for (columns, lines) in tables.iter().filter(|(_, lines)| !lines.is_empty()) {

@@ -3,8 +3,10 @@
 use std::fmt::{Display, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
+use corewire_bind::{MethodTotals, Times};
 use corewire_circuit::monitor::Routes;
 use corewire_group::GroupView;
 use corewire_layout::LINE_BYTES;
@@ -13,7 +15,7 @@ use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
 use crate::ranks::Place;
-use crate::seen::{self, Monitor, Seen};
+use crate::seen::{self, Monitor, Seen, Service};
 use crate::top::rates::counter;
 use crate::{access, output, units};
 
@@ -193,6 +195,7 @@ fn render(seen: &Seen) -> String {
     };
     let all = services().map(|(of, _)| (of, 1));
     text.gauge("service", "1 for a service: a name to which processes connect.", all);
+    render_served(&seen.services, &mut text);
     let bound = services().filter_map(|(of, bindings)| {
         bindings.as_ref().map(|bindings| (of, bindings.clients.len()))
     });
@@ -213,6 +216,23 @@ fn render_endpoints(views: &[EndpointView], text: &mut Text) {
         let of = endpoints().map(|(of, view)| (of, counter(&view.counters, word)));
         text.counter(name, help, of);
     }
+    type Traffic = fn(&EndpointView) -> u64;
+    let traffic: [(&str, &str, Traffic); 4] = [
+        ("sent_messages", "Messages sent, also to peers that have gone.", |view| {
+            view.sent_messages
+        }),
+        ("sent_bytes", "Payload bytes sent, also to peers that have gone.", |view| view.sent_bytes),
+        ("received_messages", "Messages that came, also from peers that have gone.", |view| {
+            view.received_messages
+        }),
+        ("received_bytes", "Payload bytes that came, also from peers that have gone.", |view| {
+            view.received_bytes
+        }),
+    ];
+    for (name, what, count) in traffic {
+        let counts = endpoints().map(|(of, view)| (of, count(view)));
+        text.counter(&format!("endpoint_{name}_total"), what, counts);
+    }
     let peers = endpoints().map(|(of, view)| (of, view.peers.len()));
     text.gauge("endpoint_peers", "Peers that are linked.", peers);
     let kept = endpoints().map(|(of, view)| (of, view.kept_bytes));
@@ -232,6 +252,35 @@ fn render_endpoints(views: &[EndpointView], text: &mut Text) {
     }
     let kept = each().map(|(of, peer)| (of, peer.kept_bytes));
     text.gauge("peer_kept_bytes", "What kept messages of a peer take of the budget.", kept);
+}
+
+/// What services have served, method by method.
+fn render_served(services: &[Service], text: &mut Text) {
+    let each = || {
+        services.iter().flat_map(|Service { view, totals, .. }| {
+            totals.iter().map(move |totals| {
+                let (name, pid, method) = (&view.name, view.pid, &totals.method);
+                (format!("service=\"{name}\",pid=\"{pid}\",method=\"{method}\""), totals)
+            })
+        })
+    };
+    type Count = fn(&MethodTotals) -> u64;
+    let counters: [(&str, &str, Count); 5] = [
+        ("requests", "Requests, and messages without a reply, that came.", |of| of.requests),
+        ("replies", "Replies, errors among them, and ends of streams.", |of| of.replies),
+        ("errors", "Replies that say that the call failed.", |of| of.errors),
+        ("request_bytes", "Bytes of the requests' arguments.", |of| of.request_bytes),
+        ("reply_bytes", "Bytes of the replies' results and of streams' parts.", |of| {
+            of.reply_bytes
+        }),
+    ];
+    for (name, what, count) in counters {
+        let counts = each().map(|(of, totals)| (format!("{{{of}}}"), count(totals)));
+        text.counter(&format!("service_{name}_total"), what, counts);
+    }
+    let what = "Time from a request to its reply in the service, of one call in 16. Streams are not timed.";
+    let times = each().map(|(of, totals)| (of, &totals.times));
+    text.histogram("service_call_seconds", what, times);
 }
 
 fn render_monitors(monitors: &[Monitor], text: &mut Text) {
@@ -353,6 +402,33 @@ impl Text {
         samples: impl IntoIterator<Item = (String, impl Display)>,
     ) {
         self.metric(name, help, "gauge", samples);
+    }
+
+    /// Times, in buckets that end at powers of 4 of nanoseconds: from 256 ns to 17 s.
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl Iterator<Item = (String, &'a Times)>,
+    ) {
+        let _ = writeln!(self.0, "# HELP corewire_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE corewire_{name} histogram");
+        for (of, times) in all {
+            let mut buckets = times.buckets().peekable();
+            let mut count = 0;
+            for power in (8..=34).step_by(2) {
+                let end = Duration::from_nanos(1 << power);
+                while let Some((_, some)) = buckets.next_if(|(longest, _)| *longest < end) {
+                    count += some;
+                }
+                let end = end.as_secs_f64();
+                let _ = writeln!(self.0, "corewire_{name}_bucket{{{of},le=\"{end}\"}} {count}");
+            }
+            let (all, sum) = (times.count(), times.total().as_secs_f64());
+            let _ = writeln!(self.0, "corewire_{name}_bucket{{{of},le=\"+Inf\"}} {all}");
+            let _ = writeln!(self.0, "corewire_{name}_sum{{{of}}} {sum}");
+            let _ = writeln!(self.0, "corewire_{name}_count{{{of}}} {all}");
+        }
     }
 
     fn metric(

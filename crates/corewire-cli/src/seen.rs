@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
-use corewire_bind::{Bindings, Introspection};
+use corewire_bind::{Bindings, Introspection, MethodTotals};
 use corewire_circuit::monitor::{Asking, Routes};
 use corewire_circuit::wire::monitor_of_name;
 use corewire_group::GroupView;
@@ -40,6 +40,8 @@ pub(crate) struct Service {
     pub(crate) view: ListenerView,
     /// Which clients are bound; `None` if it serves no interface, or did not say in time.
     pub(crate) bindings: Option<Bindings>,
+    /// What it has served, method by method; empty if it did not say.
+    pub(crate) totals: Vec<MethodTotals>,
 }
 
 /// A monitor that has answered.
@@ -71,27 +73,14 @@ impl Silent {
     }
 }
 
-/// Looks at everything in `domain`, without asking monitors and members of groups.
+/// Looks at everything in `domain`, without asking monitors.
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
     look_and_ask(domain, |name| monitor_of_name(name.as_str()).is_none())
 }
 
 /// The same, and asks these, too.
 pub(crate) fn look_and_ask_all(domain: &Domain) -> Result<Seen, Failure> {
-    let mut seen = look_and_ask(domain, |_| true)?;
-    match groups(domain) {
-        Ok(groups) => seen.groups = groups,
-        Err(failure) => seen.unseen.push(failure.message),
-    }
-    Ok(seen)
-}
-
-/// The groups, as their members say. A guest sees none: it has no endpoint to ask with.
-pub(crate) fn groups(domain: &Domain) -> Result<Vec<GroupView>, Failure> {
-    match domain.is_guest() {
-        true => Ok(Vec::new()),
-        false => Ok(corewire_group::look(domain, TIMEOUT)?),
-    }
+    look_and_ask(domain, |_| true)
 }
 
 fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Result<Seen, Failure> {
@@ -121,15 +110,15 @@ fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Res
             Ok(Observed::Endpoint(endpoint)) => seen.endpoints.push(endpoint.look()),
             Ok(Observed::Listener(view)) => {
                 let answer = answers.remove(&view.name);
-                let bindings = match answer {
-                    Some(Answer::Service(bindings)) => Some(bindings),
+                let (bindings, totals) = match answer {
+                    Some(Answer::Service(bindings, totals)) => (Some(bindings), totals),
                     Some(Answer::Monitor(routes)) => {
                         seen.monitors.push(Monitor { pid: view.pid, routes });
-                        None
+                        (None, Vec::new())
                     }
-                    None => None,
+                    None => (None, Vec::new()),
                 };
-                seen.services.push(Service { view, bindings });
+                seen.services.push(Service { view, bindings, totals });
             }
             Ok(_) => {}
             Err(JoinError::NoAnswer { pid, .. }) => {
@@ -139,12 +128,38 @@ fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Res
         }
     }
     seen.monitors.sort_by_key(|monitor| monitor.routes.monitor);
+    // A guest sees no groups: it has no endpoint to ask with.
+    if !domain.is_guest() {
+        match corewire_group::look(domain, TIMEOUT) {
+            Ok(groups) => seen.groups = groups,
+            Err(error) => seen.unseen.push(error.to_string()),
+        }
+    }
+    seen.number_processes();
     Ok(seen)
+}
+
+impl Seen {
+    /// What processes say of each other and of themselves is true where they run. The kernel has told this process how
+    /// it sees those that have a name, wherever they run.
+    fn number_processes(&mut self) {
+        let named: HashMap<_, _> =
+            self.endpoints.iter().map(|view| (view.name.clone(), view.pid)).collect();
+        for peer in self.endpoints.iter_mut().flat_map(|view| &mut view.peers) {
+            peer.pid = named.get(&peer.name).copied().unwrap_or(peer.pid);
+        }
+        for group in &mut self.groups {
+            for seen in &mut group.members {
+                let endpoint = format!("{}.member.{}", group.name, seen.member.place);
+                seen.pid = named.get(&endpoint).copied().unwrap_or(seen.pid);
+            }
+        }
+    }
 }
 
 /// What a process has said.
 enum Answer {
-    Service(Bindings),
+    Service(Bindings, Vec<MethodTotals>),
     Monitor(Routes),
 }
 
@@ -178,10 +193,12 @@ fn ask(domain: &Domain, names: &Mutex<Vec<ChannelName>>, until: Instant) -> Vec<
                 routes.filter(|routes| routes.monitor == node.number()).map(Answer::Monitor)
             }
             None => {
-                let asked = domain.connect(name.as_str(), left()).ok();
-                asked
-                    .and_then(|socket| Introspection::new(socket).bindings(left()).ok())
-                    .map(Answer::Service)
+                let asked = domain.connect(name.as_str(), left()).ok().map(Introspection::new);
+                asked.and_then(|service| {
+                    let bindings = service.bindings(left()).ok()?;
+                    let totals = service.totals(left()).unwrap_or_default();
+                    Some(Answer::Service(bindings, totals))
+                })
             }
         };
         answers.extend(answer.map(|answer| (name.as_str().to_owned(), answer)));

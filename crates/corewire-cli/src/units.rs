@@ -65,6 +65,19 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// Formats a time in nanoseconds with two or three digits: `850 ns`, `40 us`, `1.2 ms`, `12 s`.
+pub(crate) fn time(nanoseconds: u64) -> String {
+    let (unit, name) = match nanoseconds {
+        1_000_000_000.. => (1e9, "s"),
+        1_000_000.. => (1e6, "ms"),
+        1_000.. => (1e3, "us"),
+        _ => return format!("{nanoseconds} ns"),
+    };
+    let scaled = nanoseconds as f64 / unit;
+    let decimals = usize::from(scaled < 9.95);
+    format!("{scaled:.decimals$} {name}")
+}
+
 /// `count` of something: `1 receiver`, `3 receivers`.
 pub(crate) fn counted(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
@@ -94,6 +107,21 @@ mod tests {
         assert_eq!(size(65536), "64 KiB");
         assert_eq!(size(1000), "1000 B");
         assert_eq!(size(1_500_000), "1.4 MiB");
+    }
+
+    #[test]
+    fn times_have_two_or_three_digits() {
+        for (nanoseconds, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.0 us"),
+            (40_400, "40 us"),
+            (9_940_000, "9.9 ms"),
+            (9_960_000, "10 ms"),
+            (12_000_000_000, "12 s"),
+        ] {
+            assert_eq!(time(nanoseconds), text);
+        }
     }
 
     #[test]

@@ -114,7 +114,8 @@ pub enum EndpointCounter {
     Nacks = 14,
 }
 
-/// Counters that an endpoint writes for each peer, by index.
+/// Counters that an endpoint writes for each peer, by index. The first [`TRAFFIC_COUNTERS`] go on counting when another
+/// peer has the row, so that their sums count peers that have gone; the row has their values from before beside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 #[non_exhaustive]
@@ -150,6 +151,9 @@ impl PeerCounter {
         (Self::Unreleased, "unreleased_bytes"),
     ];
 }
+
+/// How many of [`PeerCounter`] count what has gone and come.
+pub const TRAFFIC_COUNTERS: usize = 4;
 
 /// Number of counters for which each table has room.
 pub const COUNTERS_MAX: usize = 16;

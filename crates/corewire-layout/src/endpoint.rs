@@ -14,6 +14,7 @@
 //!         128  cursor u64          as a receiver: number of slots of this pair that it has finished with
 //!         192  counters, 8 x u64   what has gone to this peer and come from it, for observers
 //!         256  helped u64          as a sender: what it copies of the message that this peer pulls, from the end
+//!         320  earlier, 4 x u64    what the first four counters had when this peer came: they go on counting
 //!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
 //!         offers, 1024 x u64       as a sender: the offers that are valid
 //!         rings, 64 bytes a slot   as a sender
@@ -73,6 +74,8 @@ pub const ROW_COUNTERS: usize = ROLE_BYTES + LINE_BYTES;
 
 /// Row: u64, which chunks of the message that the peer pulls the owner copies: see [`crate::rendezvous::helped`].
 pub const ROW_HELPED: usize = 2 * ROLE_BYTES;
+/// Row: the first [`TRAFFIC_COUNTERS`](crate::counters::TRAFFIC_COUNTERS) counters as they were when the peer came.
+pub const ROW_EARLIER: usize = ROW_HELPED + LINE_BYTES;
 /// Row: u64, which chunks of the message that the owner pulls it copies: see [`crate::rendezvous::pulled`].
 pub const ROW_PULLED: usize = 3 * ROLE_BYTES;
 
@@ -388,6 +391,7 @@ const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= E
 const _: () = assert!(crate::counters::EndpointCounter::ALL.len() < crate::counters::COUNTERS_MAX);
 const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
 const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_HELPED);
+const _: () = assert!(ROW_EARLIER + 8 * crate::counters::TRAFFIC_COUNTERS <= ROW_PULLED);
 const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);
 const _: () = assert!(ACTIVE + 8 * ACTIVE_WORDS <= DOORBELL && ACTIVE_WORDS <= 64);
 

@@ -70,6 +70,12 @@ impl ServerCore {
                 self.answer(socket_client, Frame::new(message.tag(), &list));
                 None
             }
+            (Some(Control::Totals), _) => {
+                let mut totals = Vec::new();
+                self.sending.totals.called().for_each(|method| method.put(&mut totals));
+                self.answer(socket_client, Frame::new(message.tag(), &totals));
+                None
+            }
             (_, client) => {
                 self.refused_count += 1;
                 if let Some(client) = client {

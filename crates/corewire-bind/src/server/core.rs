@@ -19,6 +19,7 @@ use crate::error::ServeError;
 use crate::exchange::{Description, SERVICE_NAME_BYTES_MAX};
 use crate::identity::Identity;
 use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX, Message};
+use crate::totals::MethodTotals;
 
 /// How a service is set up.
 ///
@@ -179,6 +180,11 @@ impl ServerCore {
     #[must_use]
     pub const fn refused_count(&self) -> u64 {
         self.refused_count
+    }
+
+    /// What it has served since it began, of each method that was called, in the order of the interface file.
+    pub fn totals(&self) -> impl Iterator<Item = &MethodTotals> {
+        self.sending.totals.called()
     }
 
     /// A handle that ends [`serve_one`](Self::serve_one) from another thread.

@@ -131,10 +131,11 @@ pub(super) fn dispatch(
     if tag.token() & PART != 0 && sending.mailbox.description().has_parts(tag.ordinal()) {
         return !sending.has_handled_credit(client, tag, bytes);
     }
+    let began = sending.totals.request(tag.ordinal(), bytes.len());
     let outside = sending.mailbox.begin_serving();
     let taken = match tag.token() {
         0 => program.message(tag.ordinal(), incoming, client),
-        _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag)),
+        _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag, began)),
     };
     end_serving(outside);
     taken.is_err()

@@ -17,8 +17,10 @@ use crate::tag::STREAM_CREDIT;
 pub enum Pulled {
     /// A part, which was encoded.
     Part,
-    /// The end, or an error: the reply was encoded.
+    /// The end: the reply was encoded.
     End,
+    /// An error: the reply was encoded.
+    Failed,
 }
 
 pub(super) type Pull = Box<dyn FnMut(&mut Vec<u8>) -> Result<Pulled, EncodeError> + Send>;

@@ -1,5 +1,7 @@
 //! What other threads of the service's process have it send.
 
+use std::time::Instant;
+
 use crate::capability::Received;
 use crate::message::COST_BYTES;
 use crate::tag::Tag;
@@ -27,6 +29,10 @@ pub(super) struct LaterMessage {
     pub(super) status: Option<u64>,
     pub(super) bytes: Vec<u8>,
     pub(super) capabilities: Vec<Received>,
+    /// Whether it counts as an error.
+    pub(super) is_error: bool,
+    /// When the request came, if it is timed.
+    pub(super) began: Option<Instant>,
 }
 
 /// An event that another thread has left in the mailbox, in every version that a client may know, the current one first.

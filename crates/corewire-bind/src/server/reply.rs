@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::client_id::ClientId;
 use super::later::{LaterEvent, LaterMessage, Version};
@@ -13,6 +14,7 @@ use crate::exchange::Form;
 use crate::identity::Identity;
 use crate::lane::backlog::Frame;
 use crate::tag::{Tag, status};
+use crate::totals::Answer;
 
 /// The reply to a request, while its handler runs. Dropping it tells the caller that there will be none.
 #[must_use = "a reply that is dropped tells its caller"]
@@ -20,12 +22,33 @@ pub struct Reply<'a> {
     sending: &'a mut Sending,
     client: ClientId,
     tag: Tag,
+    /// When the request came, if it is timed.
+    began: Option<Instant>,
+    is_error: bool,
     is_owed: bool,
 }
 
 impl<'a> Reply<'a> {
-    pub(super) const fn new(sending: &'a mut Sending, client: ClientId, tag: Tag) -> Self {
-        Self { sending, client, tag, is_owed: true }
+    pub(super) const fn new(
+        sending: &'a mut Sending,
+        client: ClientId,
+        tag: Tag,
+        began: Option<Instant>,
+    ) -> Self {
+        Self { sending, client, tag, began, is_error: false, is_owed: true }
+    }
+
+    /// Counts what it sends as an error of the interface.
+    pub const fn failing(mut self) -> Self {
+        self.is_error = true;
+        self
+    }
+
+    /// It is about to be sent.
+    #[inline(always)]
+    fn count(&mut self, bytes: usize) {
+        let (ordinal, is_error, began) = (self.tag.ordinal(), self.is_error, self.began);
+        self.sending.totals.reply(Answer { ordinal, bytes, is_error, began });
     }
 
     /// What a reply of another kind needs, which takes its place.
@@ -57,6 +80,7 @@ impl<'a> Reply<'a> {
     #[inline(always)]
     pub fn send(mut self, bytes: &[u8]) {
         self.is_owed = false;
+        self.count(bytes.len());
         if !self.sending.has_sent(self.client, self.tag, bytes) {
             // Only capabilities can fail.
             let frame = Frame::new(self.tag, bytes);
@@ -74,6 +98,7 @@ impl<'a> Reply<'a> {
         capabilities: &Capabilities<'_>,
     ) -> Result<(), CallError> {
         self.is_owed = false;
+        self.count(bytes.len());
         let sent = self.sending.reply(self.client, Frame::new(self.tag, bytes), capabilities);
         sent.map_err(|_| CallError::NotSent)
     }
@@ -91,6 +116,7 @@ impl<'a> Reply<'a> {
         let sent = match encoded {
             Ok(()) => {
                 self.is_owed = false;
+                self.count(scratch.len());
                 let is_plain = capabilities.all().is_empty();
                 if is_plain && self.sending.has_sent(self.client, self.tag, &scratch) {
                     Ok(())
@@ -111,7 +137,7 @@ impl<'a> Reply<'a> {
         self.is_owed = false;
         let form = self.form(wire);
         let mailbox = Arc::clone(&self.sending.mailbox);
-        LaterReply::new(mailbox, self.client, form, self.tag, true)
+        LaterReply::new(mailbox, self.client, form, self.tag, self.began, true)
     }
 
     /// Tells the caller that the service does not know the request.
@@ -132,6 +158,8 @@ impl<'a> Reply<'a> {
     #[cold]
     fn refuse(mut self, status: u64) {
         self.is_owed = false;
+        self.is_error = true;
+        self.count(0);
         let note = Frame::note(self.tag, status);
         let _ = self.sending.reply(self.client, note, &Capabilities::new());
     }
@@ -140,6 +168,8 @@ impl<'a> Reply<'a> {
 impl Drop for Reply<'_> {
     fn drop(&mut self) {
         if self.is_owed {
+            self.is_error = true;
+            self.count(0);
             let note = Frame::note(self.tag, status::DROPPED);
             let _ = self.sending.reply(self.client, note, &Capabilities::new());
         }
@@ -159,6 +189,9 @@ pub struct LaterReply {
     client: ClientId,
     form: Form,
     tag: Tag,
+    /// When the request came, if it is timed.
+    began: Option<Instant>,
+    is_error: bool,
     is_owed: bool,
     /// Whether the caller has been answered already: nothing is sent.
     is_void: bool,
@@ -170,9 +203,17 @@ impl LaterReply {
         client: ClientId,
         form: Form,
         tag: Tag,
+        began: Option<Instant>,
         is_owed: bool,
     ) -> Self {
-        Self { mailbox, client, form, tag, is_owed, is_void: !is_owed }
+        let is_void = !is_owed;
+        Self { mailbox, client, form, tag, began, is_error: false, is_owed, is_void }
+    }
+
+    /// Counts what it sends as an error of the interface.
+    pub const fn failing(mut self) -> Self {
+        self.is_error = true;
+        self
     }
 
     /// The client that asked.
@@ -218,7 +259,9 @@ impl LaterReply {
     }
 
     fn put(&self, status: Option<u64>, bytes: Vec<u8>, capabilities: Vec<Received>) {
-        let reply = LaterMessage { tag: self.tag, status, bytes, capabilities };
+        let (tag, began) = (self.tag, self.began);
+        let is_error = self.is_error || status.is_some();
+        let reply = LaterMessage { tag, status, bytes, capabilities, is_error, began };
         if !self.is_void {
             // A service that has ended has told its clients so.
             let _ = self.mailbox.put(Mail::Reply(self.client, reply));

@@ -24,6 +24,7 @@ use crate::exchange::Form;
 use crate::lane::backlog::{Admission, Frame, Held, NotSent, Weight};
 use crate::message::COST_BYTES;
 use crate::tag::{Control, Tag, status};
+use crate::totals::Totals;
 
 /// The part of a service that a reply borrows.
 pub(super) struct Sending {
@@ -32,6 +33,7 @@ pub(super) struct Sending {
     pub(super) circuits: Circuits,
     pub(super) scratch: Vec<u8>,
     pub(super) mailbox: Arc<Mailbox>,
+    pub(super) totals: Totals,
     /// How much memory what is decoded of one message may take.
     pub(super) decoded_bytes_max: usize,
     /// Whether a call other than a receive has ended because of mail, which a receive will not report again.
@@ -46,6 +48,7 @@ pub(super) struct Sending {
 impl Sending {
     pub(super) fn new(endpoint: Endpoint, mailbox: Arc<Mailbox>, decoded_bytes_max: usize) -> Self {
         Self {
+            totals: Totals::new(mailbox.description()),
             endpoint,
             clients: Clients::default(),
             circuits: Circuits::default(),

@@ -24,7 +24,8 @@ use crate::error::ServeError;
 use crate::lane::LaneError;
 use crate::lane::backlog::Frame;
 use crate::message::{BUFFER_BYTES, Message};
-use crate::tag::{Control, Tag, status};
+use crate::tag::{Control, PART, Tag, status};
+use crate::totals::Answer;
 
 /// How much of what is not the program's, such as events of its outbox and messages that are refused, a call handles once
 /// its time is over.
@@ -443,7 +444,10 @@ impl ServerCore {
                 let note = Frame::note(note, u64::from(tag.ordinal()));
                 let _ = self.sending.reply(client, note, &Capabilities::new());
             }
-            _ => Reply::new(&mut self.sending, client, tag).not_taken(),
+            _ => {
+                let began = self.sending.totals.request(tag.ordinal(), 0);
+                Reply::new(&mut self.sending, client, tag, began).not_taken();
+            }
         }
     }
 
@@ -462,7 +466,15 @@ impl ServerCore {
             Mail::Link(link) => self.link_up(*link),
             Mail::MonitorEvent(control, news) => self.on_monitor_event(&control, news),
             Mail::Reply(client, reply) => {
-                let LaterMessage { tag, status, bytes, capabilities } = reply;
+                let LaterMessage { tag, status, bytes, capabilities, is_error, began } = reply;
+                let (ordinal, length) = (tag.ordinal(), bytes.len());
+                match tag.token() & PART {
+                    0 => {
+                        let answer = Answer { ordinal, bytes: length, is_error, began };
+                        self.sending.totals.reply(answer);
+                    }
+                    _ => self.sending.totals.part(ordinal, length),
+                }
                 let frame = Frame { tag, status, bytes: &bytes };
                 let capabilities = Capabilities::of_owned(&capabilities);
                 // The caller learns of those that cannot be sent.

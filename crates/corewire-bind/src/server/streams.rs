@@ -21,6 +21,7 @@ use crate::identity::Identity;
 use crate::lane::backlog::Frame;
 use crate::message::COST_BYTES;
 use crate::tag::{PART, STREAMS_MAX, Tag, status};
+use crate::totals::Answer;
 
 impl Sending {
     /// A client calls what answers with a stream. `None` if it has too many, of which it is told.
@@ -30,8 +31,7 @@ impl Sending {
         let mut state = flow.lock();
         if state.open.len() >= STREAMS_MAX {
             drop(state);
-            let note = Frame::note(tag, status::TOO_MANY_STREAMS);
-            let _ = self.reply(client, note, &Capabilities::new());
+            self.end_stream(client, Frame::note(tag, status::TOO_MANY_STREAMS), true);
             return None;
         }
         state.open.push(Open { token: tag.token(), sent_bytes: 0 });
@@ -51,8 +51,7 @@ impl Sending {
             streams.sources.retain(|source| source.token != token);
             if streams.flow.has_removed(token) {
                 let end = Tag::new(tag.binding(), tag.ordinal(), token);
-                let note = Frame::note(end, status::DROPPED);
-                let _ = self.reply(client, note, &Capabilities::new());
+                self.end_stream(client, Frame::note(end, status::DROPPED), false);
             }
         } else if let Some(own) =
             streams.flow.lock().open.iter_mut().find(|open| open.token == token)
@@ -102,23 +101,31 @@ impl Sending {
                         self.part(client, frame);
                     }
                 }
-                Ok(Pulled::End) => {
+                Ok(ended @ (Pulled::End | Pulled::Failed)) => {
                     flow.has_removed(source.token);
-                    let _ = self.reply(client, Frame::new(end, &scratch), &Capabilities::new());
+                    self.end_stream(client, Frame::new(end, &scratch), ended == Pulled::Failed);
                 }
                 Err(error) => {
                     flow.has_removed(source.token);
                     self.mailbox.is_sent(source.ordinal, &Err(error.into()));
-                    let note = Frame::note(end, status::DROPPED);
-                    let _ = self.reply(client, note, &Capabilities::new());
+                    self.end_stream(client, Frame::note(end, status::DROPPED), true);
                 }
             }
             self.scratch = scratch;
         }
     }
 
-    /// Sends a part, of which the client has been counted.
+    /// Sends what a stream ends with. How long streams take is not counted: their clients say how fast they go.
+    fn end_stream(&mut self, client: ClientId, end: Frame<'_>, is_error: bool) {
+        let (ordinal, bytes) = (end.tag.ordinal(), end.bytes.len());
+        self.totals.reply(Answer { ordinal, bytes, is_error, began: None });
+        // It has no capabilities, which alone can fail.
+        let _ = self.reply(client, end, &Capabilities::new());
+    }
+
+    /// Sends a part, for which the client's credit has been taken.
     fn part(&mut self, client: ClientId, frame: Frame<'_>) {
+        self.totals.part(frame.tag.ordinal(), frame.bytes.len());
         if !self.has_sent(client, frame.tag, frame.bytes) {
             // Parts have no capabilities, which alone can fail.
             let _ = self.reply(client, frame, &Capabilities::new());
@@ -239,7 +246,8 @@ impl PartSender {
         }
         drop(state);
         let tag = Tag::new(self.tag.binding(), self.tag.ordinal(), token | PART);
-        let part = LaterMessage { tag, status: None, bytes, capabilities: Vec::new() };
+        let (capabilities, is_error) = (Vec::new(), false);
+        let part = LaterMessage { tag, status: None, bytes, capabilities, is_error, began: None };
         self.mailbox.put(Mail::Reply(self.client, part))
     }
 
@@ -250,7 +258,7 @@ impl PartSender {
 
     fn take_end(&mut self) -> LaterReply {
         let was_open = std::mem::take(&mut self.is_open) && self.flow.has_removed(self.tag.token());
-        LaterReply::new(Arc::clone(&self.mailbox), self.client, self.form, self.tag, was_open)
+        LaterReply::new(Arc::clone(&self.mailbox), self.client, self.form, self.tag, None, was_open)
     }
 }
 

@@ -1,7 +1,8 @@
-//! `corewire top`: rates on the channels, endpoints, monitors and groups of this user.
+//! `corewire top`: rates on the services, channels, endpoints, monitors and groups of this user.
 
 pub(crate) mod rates;
 mod screen;
+mod services;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use self::rates::{Channel, Endpoint, Group, Look, Monitor, Watcher};
 use self::screen::Screen;
+use self::services::Service;
 use self::view::{COLUMNS, Sort, View};
 use crate::failure::Failure;
 use crate::{access, output, table};
@@ -18,21 +20,22 @@ use crate::{access, output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire top
-  corewire top --once --json\n\
+  corewire top --json\n\
 \n\
-Columns: the channel, endpoint, monitor or group; a receiver's row in the channel; a peer of the \
+Columns: the service, with its clients and the time in it that 99 of 100 calls did not exceed (one call in 16 is timed), \
+or the channel, endpoint, monitor or group; a method of the service; a receiver's row in the channel; a peer of the \
 endpoint, with a line for what comes from it and one for what goes to it; a link of the \
 monitor, with its circuits; a member of the group, with its roles; or an MPI job and its \
 ranks; the process; messages \
-per second, of a monitor the frames that it forwards, of a group the entries that are decided; payload bytes per second; lag: how many messages a receiver is \
+per second, of a service the requests, of a monitor the frames that it forwards, of a group the entries that are decided; payload bytes per second; lag: how many messages a receiver is \
 behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
 until a receive asks for them, of a monitor the lines of 64 bytes that wait there, of a \
 member the entries that others know and it does not; waits and \
 wakes: how often per second it waited, and woke \
-others; drops: messages missed or discarded, and receivers that were evicted, or \
+others; drops: calls of a service that failed, messages missed or discarded, and receivers that were evicted, or \
 removed because their memory held impossible values, as peers are; deaths: receivers \
-or peers that died, or members of the present view. Drops and deaths count from the creation of the channel or \
-endpoint. A narrow terminal shows fewer columns.\n\
+or peers that died, or members of the present view. Drops and deaths count from the creation of the service, channel or \
+endpoint. Calls that fail are no alarm: they do not colour the line. A narrow terminal shows fewer columns.\n\
 \n\
 On a channel, bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
 down. top reads the lengths of up to 64 of the latest messages, and estimates the \
@@ -43,11 +46,14 @@ process of each channel and endpoint for that memory, but not the thread that se
 each member of a group what it knows.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
-/ filters by name, enter shows or hides receivers, peers, ranks, links and members, j and k or the arrows scroll.\n\
+/ filters by name, enter shows or hides methods, receivers, peers, ranks, links and members, a shows or hides what is a \
+part of another, such as the rings of a service, j and k or the arrows scroll.\n\
 \n\
---once looks twice, an interval apart, prints the rates, and ends. --json prints an \
-object with the keys interval_s, unseen (why something cannot be seen), channels, \
-endpoints, monitors and groups. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+--once looks twice, an interval apart, prints the rates, and ends. --json does so, too, and prints an \
+object with the keys interval_s, unseen (why something cannot be seen), services, channels, \
+endpoints, monitors and groups, with all parts. services holds objects with the keys name, pid, interface, clients, \
+requests and errors (since the service began), requests_per_s, errors_per_s, bytes_per_s (arguments and results), p50_ns \
+and p99_ns (null before a call was timed), and methods: objects with the key method and those from requests on. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
 estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
 wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
 row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
@@ -61,7 +67,7 @@ holds objects with the keys group, view, decided, decided_per_s, behind, ended (
 the view that have), members (objects with the keys place, pid, leads, accepts, behind and \
 undecided) and silent (places of members that do not answer).";
 
-/// Watch channels, endpoints, monitors and groups: rates, lag, waits, drops, deaths
+/// Watch services, channels, endpoints, monitors and groups: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -77,8 +83,11 @@ pub(crate) struct Args {
     /// Print the rates of one interval, and end
     #[arg(long)]
     once: bool,
-    /// Print JSON
-    #[arg(long, requires = "once")]
+    /// Show also what is a part of a service, a group, a monitor or a channel
+    #[arg(long)]
+    all: bool,
+    /// Print the rates of one interval as JSON, and end
+    #[arg(long)]
     json: bool,
 }
 
@@ -86,6 +95,7 @@ pub(crate) struct Args {
 struct Report {
     interval_s: f64,
     unseen: Vec<String>,
+    services: Vec<Service>,
     channels: Vec<Channel>,
     endpoints: Vec<Endpoint>,
     monitors: Vec<Monitor>,
@@ -105,8 +115,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut watcher = Watcher::new(access::open_domain()?);
     let interval = Duration::from_secs_f64(args.interval);
     let filter = args.filter.clone();
-    let view = View { sort: args.sort, is_reversed: false, filter, shows_parts: true };
-    if !args.once {
+    let view = View {
+        sort: args.sort,
+        is_reversed: false,
+        filter,
+        shows_parts: true,
+        shows_all: args.all,
+    };
+    if !args.once && !args.json {
         return Screen::new(view, watcher.place(), interval).run(watcher);
     }
     let began = Instant::now();
@@ -117,13 +133,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     wait_readable(&[], Some(Instant::now() + interval.saturating_sub(took)))?;
     let look = watcher.look()?;
     if args.json {
-        let Look { mut channels, mut endpoints, mut monitors, mut groups, unseen } = look;
+        let Look { mut services, mut channels, mut endpoints, mut monitors, mut groups, .. } = look;
+        services.retain(|service| service.name.contains(&view.filter));
         channels.retain(|channel| channel.name.contains(&view.filter));
         endpoints.retain(|endpoint| endpoint.name.contains(&view.filter));
         monitors.retain(|one| format!("monitor {}", one.monitor).contains(&view.filter));
         groups.retain(|one| format!("group {}", one.group).contains(&view.filter));
         let interval_s = args.interval;
-        let report = Report { interval_s, unseen, channels, endpoints, monitors, groups };
+        let unseen = look.unseen;
+        let report = Report { interval_s, unseen, services, channels, endpoints, monitors, groups };
         return output::print_json(&report);
     }
     let lines = view.lines(&look);

@@ -1,13 +1,16 @@
-//! Rates: the difference between two looks at the channels, endpoints, monitors and groups.
+//! Rates: the difference between two looks at the channels, endpoints, services, monitors and groups.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use corewire::{ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView};
+use corewire_bind::MethodTotals;
 use corewire_group::GroupView;
 use serde::Serialize;
 
+use super::services::Service;
 use crate::failure::Failure;
+use crate::parts::Owners;
 use crate::ranks::Place;
 use crate::seen::{self, Seen};
 
@@ -142,10 +145,13 @@ pub(crate) struct Flow {
 /// What a look has found.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
+    pub(crate) services: Vec<Service>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) monitors: Vec<Monitor>,
     pub(crate) groups: Vec<Group>,
+    /// What is a part of what.
+    pub(crate) owners: Owners,
     /// Why others cannot be seen.
     pub(crate) unseen: Vec<String>,
 }
@@ -172,6 +178,8 @@ pub(crate) struct Watcher {
     frames: BTreeMap<(usize, u32), (u64, Instant)>,
     /// The decided entries of groups, by name.
     decided: BTreeMap<String, (u64, Instant)>,
+    /// What services had served, by name and process.
+    served: BTreeMap<(String, u32), (Vec<MethodTotals>, Instant)>,
 }
 
 /// The views of the look before, by name, and when they were taken.
@@ -185,13 +193,15 @@ impl Watcher {
             endpoints: Before::new(),
             frames: BTreeMap::new(),
             decided: BTreeMap::new(),
+            served: BTreeMap::new(),
         }
     }
 
     /// The channels, endpoints, monitors and groups, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
-        let Seen { channels, endpoints, monitors, groups, silent, mut unseen, .. } =
-            seen::look_and_ask_all(&self.domain)?;
+        let seen = seen::look_and_ask_all(&self.domain)?;
+        let owners = Owners::of(&seen);
+        let Seen { channels, endpoints, services, monitors, groups, silent, mut unseen } = seen;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
@@ -218,7 +228,13 @@ impl Watcher {
             let before = self.decided.get(&view.name);
             Group::between(before.map(|(before, at)| (*before, since(at))), view)
         };
+        let of_service = |service: &seen::Service| {
+            let before = self.served.get(&(service.view.name.clone(), service.view.pid));
+            Service::between(before.map(|(before, at)| (&before[..], since(at))), service)
+        };
         let look = Look {
+            services: services.iter().filter_map(of_service).collect(),
+            owners,
             channels: channels.iter().map(of_channel).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
             monitors: monitors.iter().map(of_monitor).collect(),
@@ -236,6 +252,9 @@ impl Watcher {
         self.frames = monitors.into_iter().map(frames).collect();
         let decided = |view: &GroupView| (view.name.clone(), (view.most_decided(), now));
         self.decided = groups.iter().map(decided).collect();
+        let served =
+            |service: seen::Service| ((service.view.name, service.view.pid), (service.totals, now));
+        self.served = services.into_iter().map(served).collect();
         Ok(look)
     }
 
@@ -325,14 +344,17 @@ impl Endpoint {
                 per_second(counter(&before.counters, name), count(name), seconds)
             })
         };
-        let flows = || peers.iter().flat_map(|peer| [peer.sent, peer.received]);
+        // Also what went to peers that have gone, and came from them.
+        let flow = |of: fn(&EndpointView) -> u64| {
+            before.map_or(0.0, |(before, seconds)| per_second(of(before), of(now), seconds))
+        };
         Self {
             name: now.name.clone(),
             pid: now.pid,
             place: Place::of(&now.name),
             rates: Rates {
-                messages_per_s: sum(flows().map(|flow| flow.messages_per_s)),
-                bytes_per_s: sum(flows().map(|flow| flow.bytes_per_s)),
+                messages_per_s: flow(|view| view.sent_messages + view.received_messages),
+                bytes_per_s: flow(|view| view.sent_bytes + view.received_bytes),
                 estimated_bytes_per_s: 0.0,
                 waits_per_s: rate("waits"),
                 wakes_per_s: rate("wakes"),
@@ -417,13 +439,8 @@ impl Group {
     }
 }
 
-/// The sum; that of nothing is 0, and not -0, as `Iterator::sum` has it.
-fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
-    numbers.fold(0.0, |sum, number| sum + number)
-}
-
 /// How fast a counter has grown; 0 if no time has passed.
-fn per_second(before: u64, now: u64, seconds: f64) -> f64 {
+pub(super) fn per_second(before: u64, now: u64, seconds: f64) -> f64 {
     match seconds > 0.0 {
         true => now.saturating_sub(before) as f64 / seconds,
         false => 0.0,
@@ -501,11 +518,6 @@ pub(crate) fn counter(counters: &[(&'static str, u64)], name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_sum_of_no_rates_has_no_sign() {
-        assert_eq!(format!("{:.0}", sum(std::iter::empty())), "0");
-    }
 
     fn short_bytes(sample: &[(u64, u64)], first: u64, end: u64) -> (f64, bool) {
         let found = ShortBytes::between(sample.iter().copied(), first, end);

@@ -18,11 +18,21 @@ use crate::units;
 
 /// Widths of the columns, unless a cell needs more. The first takes the room that is left.
 const WIDTHS: [u16; 9] = [12, 7, 6, 7, 6, 7, 7, 6, 6];
+/// Up to this width, what is said of a service beside its name comes before columns of less importance.
+const NAME_WIDTH: u16 = 28;
 /// Which columns a narrow terminal keeps, the most important first: name, msg/s, lag, bytes/s, pid,
 /// drops, deaths, waits/s, wakes/s.
 const KEPT: [usize; 9] = [0, 2, 4, 3, 1, 7, 8, 5, 6];
-const KEYS: [&str; 7] =
-    ["q quit", "space pause", "s sort", "r reverse", "/ filter", "enter parts", "j k scroll"];
+const KEYS: [&str; 8] = [
+    "q quit",
+    "space pause",
+    "s sort",
+    "r reverse",
+    "/ filter",
+    "enter parts",
+    "a all",
+    "j k scroll",
+];
 /// What the column of each place is sorted by.
 const SORTS: [Option<Sort>; 9] = [
     Some(Sort::Name),
@@ -159,6 +169,7 @@ impl Screen {
             KeyCode::Char('r') => self.view.is_reversed = !self.view.is_reversed,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Enter => self.view.shows_parts = !self.view.shows_parts,
+            KeyCode::Char('a') => self.view.shows_all = !self.view.shows_all,
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
             KeyCode::PageDown => self.scroll(20),
@@ -199,26 +210,34 @@ impl Screen {
 
     /// The first line: as much of it as fits, the most important parts first.
     fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
-        let Look { channels, endpoints, monitors, groups, .. } = &self.look;
-        let receivers = channels.iter().map(|channel| channel.receivers.len()).sum();
+        let Look { services, channels, endpoints, monitors, groups, owners, .. } = &self.look;
+        let is_shown = |name: &str| self.view.shows_all || owners.of_part(name).is_none();
+        let channels = || channels.iter().filter(|channel| is_shown(&channel.name));
+        let receivers = channels().map(|channel| channel.receivers.len()).sum();
+        let endpoints = endpoints.iter().filter(|endpoint| is_shown(&endpoint.name)).count();
         let paused = if self.is_paused { " PAUSED" } else { "" };
-        let mut text = format!(
-            "corewire{paused}: {}, {}",
-            units::counted(channels.len(), "channel", "channels"),
-            units::counted(receivers, "receiver", "receivers"),
-        );
+        let counts = [
+            (services.len(), "service", "services"),
+            (channels().count(), "channel", "channels"),
+            (receivers, "receiver", "receivers"),
+            (endpoints, "endpoint", "endpoints"),
+            (monitors.len(), "monitor", "monitors"),
+            (groups.len(), "group", "groups"),
+        ];
+        let mut counts = counts
+            .into_iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| units::counted(count, one, many));
+        let first = counts.next().unwrap_or_else(|| "nothing".to_owned());
+        let mut text = format!("corewire{paused}: {first}");
         let more = units::counted(hidden, "more column", "more columns");
-        let parts = [
-            (!endpoints.is_empty())
-                .then(|| units::counted(endpoints.len(), "endpoint", "endpoints")),
-            (!monitors.is_empty()).then(|| units::counted(monitors.len(), "monitor", "monitors")),
-            (!groups.is_empty()).then(|| units::counted(groups.len(), "group", "groups")),
+        let others = [
             (hidden > 0).then_some(more),
             (!self.view.filter.is_empty() && !self.is_typing)
                 .then(|| format!("named *{}*", self.view.filter)),
             Some(format!("every {}", seconds(self.interval))),
         ];
-        for part in parts.into_iter().flatten() {
+        for part in counts.chain(others.into_iter().flatten()) {
             if text.chars().count() + 2 + part.chars().count() <= usize::from(width) {
                 text.push_str(", ");
                 text.push_str(&part);
@@ -257,8 +276,12 @@ fn columns(lines: &[Line], width: u16, sort: Sort) -> Vec<Column> {
         u16::try_from(longest).unwrap_or(u16::MAX).max(WIDTHS[index])
     };
     let sorted_by = SORTS.iter().position(|&of| of == Some(sort)).unwrap_or(0);
-    let mut columns = vec![Column { index: 0, width: WIDTHS[0] }];
-    let mut left = width.saturating_sub(WIDTHS[0]);
+    let named = lines.iter().filter(|line| line.says_more);
+    let named = named.filter_map(|line| line.cells.first()).map(|name| name.chars().count()).max();
+    let name = u16::try_from(named.unwrap_or(0)).unwrap_or(u16::MAX);
+    let name = name.min(NAME_WIDTH).min(width / 2 + 3).max(WIDTHS[0]);
+    let mut columns = vec![Column { index: 0, width: name }];
+    let mut left = width.saturating_sub(name);
     for index in [sorted_by].into_iter().chain(KEPT) {
         let wanted = longest(index).saturating_add(1);
         if wanted <= left && columns.iter().all(|column| column.index != index) {
@@ -267,7 +290,7 @@ fn columns(lines: &[Line], width: u16, sort: Sort) -> Vec<Column> {
         }
     }
     columns.sort_by_key(|column| column.index);
-    columns[0].width = longest(0).min(WIDTHS[0] + left);
+    columns[0].width = longest(0).min(name + left);
     columns
 }
 
@@ -376,6 +399,7 @@ mod tests {
             is_reversed: false,
             filter: String::new(),
             shows_parts: true,
+            shows_all: false,
         };
         let mut screen = Screen::new(view, "/run".into(), Duration::from_secs(1));
         screen.look.channels = busy();
@@ -457,6 +481,9 @@ mod tests {
     fn no_channels_are_said_so() {
         let mut screen = screen();
         screen.look.channels.clear();
-        assert!(drawn(&mut screen, 80, 24)[1].starts_with("No channels or endpoints in /run."));
+        assert!(
+            drawn(&mut screen, 80, 24)[1]
+                .starts_with("No services, channels or endpoints in /run.")
+        );
     }
 }

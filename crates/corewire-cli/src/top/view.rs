@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::rates::{
     Channel, Endpoint, Flow, Group, Look, Member, Monitor, MonitorLink, Peer, Rates, Receiver,
 };
+use super::services::{Service, clear_uncounted, of_method, p99, rates_of};
 use crate::units;
 
 /// What the lines are sorted by.
@@ -91,6 +92,7 @@ impl<'a> Job<'a> {
 /// What has a name, and so a line of its own.
 #[derive(Clone, Copy)]
 enum Named<'a> {
+    Service(&'a Service),
     Channel(&'a Channel),
     Endpoint(&'a Endpoint),
     Job(&'a Job<'a>),
@@ -101,6 +103,7 @@ enum Named<'a> {
 impl<'a> Named<'a> {
     fn name(self) -> Cow<'a, str> {
         match self {
+            Self::Service(service) => (&service.name).into(),
             Self::Channel(channel) => (&channel.name).into(),
             Self::Endpoint(endpoint) => (&endpoint.name).into(),
             Self::Job(job) => format!("job {}", job.number).into(),
@@ -111,6 +114,7 @@ impl<'a> Named<'a> {
 
     fn rates(self) -> Rates {
         match self {
+            Self::Service(service) => rates_of(&service.served),
             Self::Channel(channel) => channel.rates,
             Self::Endpoint(endpoint) => endpoint.rates,
             Self::Job(job) => job.rates(),
@@ -126,6 +130,7 @@ impl<'a> Named<'a> {
     /// Lag, drops, deaths.
     fn counts(self) -> [u64; 3] {
         match self {
+            Self::Service(service) => [0, service.served.errors, 0],
             Self::Channel(channel) => [channel.lag, channel.drops, channel.deaths],
             Self::Endpoint(endpoint) => [endpoint.kept, endpoint.drops, endpoint.deaths],
             Self::Job(job) => {
@@ -139,6 +144,10 @@ impl<'a> Named<'a> {
 
     fn line(self) -> Line {
         let (pid, state) = match self {
+            Self::Service(service) => {
+                let clients = units::counted(service.clients, "client", "clients");
+                (service.pid, format!(", {clients}{}", p99(&service.served)))
+            }
             Self::Channel(channel) => (channel.pid, String::new()),
             Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep).to_owned()),
             Self::Job(job) => {
@@ -149,6 +158,9 @@ impl<'a> Named<'a> {
         };
         let [_, drops, deaths] = self.counts();
         let mut cells = cells(format!("{}{state}", self.name()), pid, &self.rates(), self.counts());
+        if let Self::Service(_) = self {
+            clear_uncounted(&mut cells);
+        }
         if let Self::Monitor(_) = self {
             // The rest is counted for its endpoint.
             cells[BYTES].clear();
@@ -163,12 +175,16 @@ impl<'a> Named<'a> {
                 cells[column].clear();
             }
         }
-        Line { cells, is_part: false, is_bad: drops > 0 || deaths > 0 }
+        // That a call fails may be what it is for.
+        let is_bad = (drops > 0 || deaths > 0) && !matches!(self, Self::Service(_));
+        let says_more = matches!(self, Self::Service(_));
+        Line { cells, is_part: false, says_more, is_bad }
     }
 
     /// The lines of its receivers or peers.
     fn parts(self) -> Vec<Line> {
         match self {
+            Self::Service(service) => service.methods.iter().map(of_method).collect(),
             Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
             Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
             Self::Job(job) => job.ranks.iter().map(|rank| of_rank(rank)).collect(),
@@ -177,6 +193,7 @@ impl<'a> Named<'a> {
                 let silent = group.silent.iter().map(|place| Line {
                     cells: vec![format!("  member {place} does not answer")],
                     is_part: true,
+                    says_more: false,
                     is_bad: true,
                 });
                 group.members.iter().map(of_member).chain(silent).collect()
@@ -192,8 +209,10 @@ pub(super) struct View {
     pub(super) is_reversed: bool,
     /// Only what has a name that contains this is shown.
     pub(super) filter: String,
-    /// Whether receivers, peers, ranks and links have lines.
+    /// Whether methods, receivers, peers, ranks and links have lines.
     pub(super) shows_parts: bool,
+    /// Whether names that are parts of others are shown: see [`crate::parts`].
+    pub(super) shows_all: bool,
 }
 
 /// Titles of the columns, and whether they hold numbers.
@@ -210,13 +229,14 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
 ];
 
 /// Places of some of them.
-const PID: usize = 1;
+pub(super) const PID: usize = 1;
 const MESSAGES: usize = 2;
 const BYTES: usize = 3;
-const LAG: usize = 4;
-const WAITS: usize = 5;
-const WAKES: usize = 6;
+pub(super) const LAG: usize = 4;
+pub(super) const WAITS: usize = 5;
+pub(super) const WAKES: usize = 6;
 const DROPS: usize = 7;
+pub(super) const DEATHS: usize = 8;
 
 /// A line of the table.
 pub(super) struct Line {
@@ -224,6 +244,8 @@ pub(super) struct Line {
     /// A receiver of the channel above, a peer of the endpoint above, a rank of the job above, a link of the monitor above, or a member of the
     /// group above.
     pub(super) is_part: bool,
+    /// Its name is followed by what matters as much as numbers.
+    pub(super) says_more: bool,
     /// Messages, receivers or peers were dropped, or one of these died.
     pub(super) is_bad: bool,
 }
@@ -232,20 +254,24 @@ impl View {
     /// The text that is shown when there are no lines.
     pub(super) fn nothing(&self, place: &str) -> String {
         match self.filter.as_str() {
-            "" => format!("No channels or endpoints in {place}."),
+            "" => format!("No services, channels or endpoints in {place}."),
             filter => format!("Nothing in {place} has a name that contains {filter:?}."),
         }
     }
 
     /// The lines for what a look has found.
     pub(super) fn lines(&self, look: &Look) -> Vec<Line> {
-        let channels = look.channels.iter().map(Named::Channel);
+        let services = look.services.iter().map(Named::Service);
+        let channels = services.chain(look.channels.iter().map(Named::Channel));
         let others = look.endpoints.iter().filter(|endpoint| endpoint.place.job.is_none());
         let jobs = Job::all(&look.endpoints);
         let named = channels.chain(others.map(Named::Endpoint)).chain(jobs.iter().map(Named::Job));
         let named = named.chain(look.monitors.iter().map(Named::Monitor));
         let named = named.chain(look.groups.iter().map(Named::Group));
-        let mut shown: Vec<_> = named.filter(|named| named.name().contains(&self.filter)).collect();
+        let is_own =
+            |named: &Named<'_>| self.shows_all || look.owners.of_part(&named.name()).is_none();
+        let named = named.filter(is_own).filter(|named| named.name().contains(&self.filter));
+        let mut shown: Vec<_> = named.collect();
         shown.sort_by(|&a, &b| {
             let by_amount = self.sort.of(b).total_cmp(&self.sort.of(a));
             by_amount.then_with(|| a.name().cmp(&b.name()))
@@ -270,7 +296,7 @@ fn of_receiver(receiver: &Receiver) -> Line {
         cells(format!("  row {row}{}", asleep(*is_asleep)), *pid, rates, [*lag, *drops, 0]);
     // Deaths are counted for the channel.
     cells.pop();
-    Line { cells, is_part: true, is_bad: *drops > 0 }
+    Line { cells, is_part: true, says_more: false, is_bad: *drops > 0 }
 }
 
 /// One line for each direction.
@@ -282,7 +308,7 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
         let mut cells = cells(format!("  {word} {}", peer.name), peer.pid, &rates, counts);
         // The rest is counted for the endpoint.
         cells.truncate(if kept.is_some() { LAG + 1 } else { LAG });
-        Line { cells, is_part: true, is_bad: false }
+        Line { cells, is_part: true, says_more: false, is_bad: false }
     };
     [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
 }
@@ -292,12 +318,17 @@ fn of_rank(endpoint: &Endpoint) -> Line {
     let rank = place.rank.unwrap_or_default();
     let name = format!("  rank {rank}{}", asleep(endpoint.is_asleep));
     let is_bad = *drops > 0 || *deaths > 0;
-    Line { cells: cells(name, *pid, rates, [*kept, *drops, *deaths]), is_part: true, is_bad }
+    Line {
+        cells: cells(name, *pid, rates, [*kept, *drops, *deaths]),
+        is_part: true,
+        says_more: false,
+        is_bad,
+    }
 }
 
 fn of_link(link: &MonitorLink) -> Line {
     let cells = vec![format!("  {}, {}", units::printable(&link.to), circuits(link.circuits))];
-    Line { cells, is_part: true, is_bad: false }
+    Line { cells, is_part: true, says_more: false, is_bad: false }
 }
 
 fn of_member(member: &Member) -> Line {
@@ -317,7 +348,7 @@ fn of_member(member: &Member) -> Line {
     cells[MESSAGES].clear();
     cells[BYTES].clear();
     cells.truncate(LAG + 1);
-    Line { cells, is_part: true, is_bad: false }
+    Line { cells, is_part: true, says_more: false, is_bad: false }
 }
 
 fn circuits(count: usize) -> String {
@@ -328,14 +359,14 @@ fn asleep(is_asleep: bool) -> &'static str {
     if is_asleep { ", asleep" } else { "" }
 }
 
-fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
+pub(super) fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let [lag, drops, deaths] = counts.map(|count| short(count as f64));
     let is_estimated = rates.estimated_bytes_per_s > 0.0;
     let bytes = format!("{}{}", if is_estimated { "~" } else { "" }, short(rates.bytes_per_s));
     vec![
         name,
-        pid.to_string(),
+        if pid == 0 { "-".to_owned() } else { pid.to_string() },
         short(rates.messages_per_s),
         bytes,
         lag,
@@ -400,7 +431,7 @@ mod tests {
         let look = Look { channels: channels.into(), ..Look::default() };
         let names = |sort, filter: &str, is_reversed| {
             let filter = filter.to_owned();
-            let view = View { sort, is_reversed, filter, shows_parts: true };
+            let view = View { sort, is_reversed, filter, shows_parts: true, shows_all: false };
             let lines = view.lines(&look).into_iter().map(|line| line.cells[0].clone());
             lines.collect::<Vec<_>>()
         };
@@ -422,7 +453,13 @@ mod tests {
         };
         let look = Look { monitors: vec![monitor], ..Look::default() };
         let filter = "monitor".to_owned();
-        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let view = View {
+            sort: Sort::Messages,
+            is_reversed: false,
+            filter,
+            shows_parts: true,
+            shows_all: false,
+        };
         let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
         assert_eq!(
             lines.collect::<Vec<_>>(),
@@ -456,7 +493,13 @@ mod tests {
         };
         let look = Look { groups: vec![group], ..Look::default() };
         let filter = "orders".to_owned();
-        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let view = View {
+            sort: Sort::Messages,
+            is_reversed: false,
+            filter,
+            shows_parts: true,
+            shows_all: false,
+        };
         let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
         assert_eq!(
             lines.collect::<Vec<_>>(),
@@ -495,7 +538,13 @@ mod tests {
         };
         let look = Look { endpoints: vec![endpoint], ..Look::default() };
         let filter = String::new();
-        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let view = View {
+            sort: Sort::Messages,
+            is_reversed: false,
+            filter,
+            shows_parts: true,
+            shows_all: false,
+        };
         let lines = view.lines(&look);
         let cells: Vec<_> = lines.iter().map(|line| line.cells.join(" ")).collect();
         assert_eq!(
@@ -521,8 +570,13 @@ mod tests {
             place: Place { job: Some(12), rank: Some(rank) },
         };
         let look = Look { endpoints: vec![endpoint(1, 5.0), endpoint(0, 7.0)], ..Look::default() };
-        let view =
-            View { sort: Sort::Name, is_reversed: false, filter: "12".into(), shows_parts: true };
+        let view = View {
+            sort: Sort::Name,
+            is_reversed: false,
+            filter: "12".into(),
+            shows_parts: true,
+            shows_all: false,
+        };
         let lines = view.lines(&look);
         let cells: Vec<_> = lines.iter().map(|line| line.cells.join("|")).collect();
         assert_eq!(

@@ -293,6 +293,53 @@ fn a_service_in_a_process_of_its_own() {
     while core.serve_one(None, &mut desk).unwrap() {}
 }
 
+// Keeps P239.
+#[test]
+fn what_a_service_has_served_is_counted_whoever_has_gone() {
+    let scratch = Scratch::new("totals");
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    for driver in ["ump", "sock"] {
+        for _ in 0..2 {
+            let done = call(&scratch, &format!("desk add --driver {driver}"), &numbers(6, 7));
+            done.expect_code(0);
+        }
+        call(&scratch, &format!("desk list --driver {driver}"), &json!([5])).expect_code(0);
+        call(&scratch, &format!("desk drop --driver {driver}"), &json!([])).expect_code(1);
+    }
+    await_clients(&scratch, 0);
+    let row = service(&scratch, "desk");
+    let of = |row: &Value| ["requests", "replies", "errors"].map(|key| row[key].as_u64().unwrap());
+    assert_eq!(of(&row["totals"]), [8, 8, 2], "{row}");
+    let methods = row["methods"].as_array().unwrap();
+    let named = |name: &str| methods.iter().find(|one| one["method"] == name).unwrap();
+    assert_eq!(of(named("add")), [4, 4, 0]);
+    assert_eq!(of(named("list")), [2, 2, 0]);
+    assert_eq!(of(named("drop")), [2, 2, 2]);
+    assert_eq!(named("add")["request_bytes"], 4 * 16);
+    assert!(named("list")["reply_bytes"].as_u64().unwrap() > 10 * 8, "{row}");
+    let [half, most] = ["p50_ns", "p99_ns"].map(|key| named("add")[key].as_u64().unwrap());
+    assert!(0 < half && half <= most, "{row}");
+    let metrics = scratch.run("metrics").text().to_owned();
+    let pid = std::process::id();
+    let labels = format!("service=\"desk\",pid=\"{pid}\",method=\"add\"");
+    for expected in [
+        format!("corewire_service_requests_total{{{labels}}} 4\n"),
+        format!("corewire_service_call_seconds_count{{{labels}}} 1\n"),
+        format!("corewire_service_call_seconds_bucket{{{labels},le=\"+Inf\"}} 1\n"),
+    ] {
+        assert!(metrics.contains(&expected), "{expected}: {metrics}");
+    }
+    let top = scratch.run("top --json --interval 0.05").json();
+    assert_eq!(top["services"][0]["requests"], 8, "{top}");
+    assert_eq!(top["services"][0]["requests_per_s"], 0.0, "{top}");
+    // What went to clients that have gone is counted for the endpoint, too.
+    let rows = scratch.run("ls --json").json();
+    let is_rings = |row: &&Value| row["name"] == "desk.rings";
+    let rings = rows.as_array().unwrap().iter().find(is_rings).unwrap();
+    assert_eq!(rings["peers"], 0, "{rings}");
+    assert!(rings["received_messages"].as_u64().unwrap() >= 4, "{rings}");
+}
+
 // Keeps P170, P173.
 #[test]
 fn a_call_learns_that_its_service_died() {
@@ -315,7 +362,7 @@ fn a_call_learns_that_its_service_died() {
         let rows = scratch.run("ls --json").json();
         let silent = json!({
             "kind": "silent", "name": "desk", "is_endpoint": false, "is_service": true,
-            "pid": server.id(),
+            "pid": server.id(), "part_of": null,
         });
         assert!(rows.as_array().unwrap().contains(&silent), "{rows}");
         server.kill().unwrap();
@@ -349,10 +396,12 @@ fn ls_and_metrics_show_who_is_bound() {
     let pid = std::process::id();
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let lines = lines.collect::<Vec<_>>();
-    for expected in [format!("busy {pid} - -"), format!("desk {pid} desk 2")] {
+    for expected in [format!("busy {pid} - - - - - -"), format!("desk {pid} desk 2 0 0 - -")] {
         assert!(lines.contains(&expected), "{expected}: {text}");
     }
-    assert!(text.contains("desk.rings"), "{text}");
+    let is_listed = |text: &str| text.lines().any(|line| line.starts_with("desk.rings "));
+    assert!(!is_listed(&text) && text.contains("--all lists"), "{text}");
+    assert!(is_listed(scratch.run("ls --all").text()));
     let metrics = scratch.run("metrics").text().to_owned();
     let expected = format!("corewire_service_bindings{{service=\"desk\",pid=\"{pid}\"}} 2\n");
     assert!(metrics.contains(&expected), "{metrics}");

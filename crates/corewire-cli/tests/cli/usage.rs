@@ -42,7 +42,6 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("ls extra", "extra"),
         ("doctor extra", "extra"),
         ("top --interval 0", "0.05 to 3600"),
-        ("top --json", "--once"),
         ("metrics --port 99999", "99999"),
         ("send log --levels three", "three"),
         ("mpi mpiexec", "mpiexec"),

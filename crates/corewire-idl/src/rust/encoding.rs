@@ -150,7 +150,7 @@ impl Generator<'_> {
             });
             return quote! {
                 let (bytes, at) = match form { #(#arms)* _ => (#bytes, #at) };
-                self.0.send_with(|out, _| {
+                self.0.failing().send_with(|out, _| {
                     codec::begin(out, bytes);
                     codec::put_i32(out, at, #value);
                     #details
@@ -161,10 +161,10 @@ impl Generator<'_> {
             return quote! {
                 let mut encoded = [0; #bytes];
                 codec::put_i32(&mut encoded, #at, #value);
-                self.0.send(&encoded);
+                self.0.failing().send(&encoded);
             };
         }
         let encode = self.encode_error(plan, &quote!(out));
-        quote!(self.0.send_with(|out, _| #encode);)
+        quote!(self.0.failing().send_with(|out, _| #encode);)
     }
 }

@@ -106,6 +106,11 @@ impl Generator<'_> {
                     self.core.refused_count()
                 }
 
+                #[doc = " What it has served since it began, of each method that was called."]
+                pub fn totals(&self) -> impl Iterator<Item = &corewire_bind::MethodTotals> + '_ {
+                    self.core.totals()
+                }
+
                 #[doc = " The program's part."]
                 pub const fn service(&mut self) -> &mut S {
                     &mut self.service

@@ -151,7 +151,7 @@ impl Generator<'_> {
                             }
                             Some(Err(error)) => {
                                 #error?;
-                                Ok(corewire_bind::Pulled::End)
+                                Ok(corewire_bind::Pulled::Failed)
                             }
                             None => {
                                 codec::begin(out, #bytes);
@@ -168,7 +168,7 @@ impl Generator<'_> {
                     #[doc = " Ends the stream with an error."]
                     pub fn fail(self, error: #set) {
                         let this = (self.0.end(),);
-                        this.0.send_with(|out, _| #error);
+                        this.0.failing().send_with(|out, _| #error);
                     }
                 };
                 (Some(results), Some(fail), Some(later_fail))

@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 
 use corewire_layout::LINE_BYTES;
-use corewire_layout::counters::PeerCounter;
+use corewire_layout::counters::{PeerCounter, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::grants::RELEASES;
 use corewire_layout::pair::{
@@ -91,6 +91,9 @@ pub struct Inbox {
     kept: KeptBox,
 }
 
+/// Where observers see what was received.
+const RECEIVED: [PeerCounter; 2] = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
+
 impl Inbox {
     /// For the endpoint of `own`, from that of `peer`: `row_here` is the peer's row here, `row_there` this endpoint's
     /// row there. The cursor begins at [`first_position`].
@@ -131,7 +134,7 @@ impl Inbox {
             blocked_seen: 0,
             assigned: 0,
             trusted,
-            received: Traffic::new(first),
+            received: Traffic::new(first, RECEIVED.map(|one| own.peer_counter(row_here, one))),
             heat: Heat::Cold,
             is_queued: false,
             is_held: false,
@@ -146,7 +149,12 @@ impl Inbox {
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
         own.pulled(row_here).store(0, Relaxed);
         own.helped(row_here).store(0, Relaxed);
-        for (counter, _) in PeerCounter::ALL {
+        let (traffic, present) = PeerCounter::ALL.split_at(TRAFFIC_COUNTERS);
+        for &(counter, _) in traffic {
+            let so_far = own.peer_counter(row_here, counter).load(Relaxed);
+            own.earlier_traffic(row_here, counter).store(so_far, Relaxed);
+        }
+        for &(counter, _) in present {
             own.peer_counter(row_here, counter).store(0, Relaxed);
         }
     }
@@ -154,9 +162,8 @@ impl Inbox {
     /// Stores what was received in the row's counters.
     #[inline]
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
-        let counters = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
         self.received
-            .publish(self.next, counters.map(|counter| own.peer_counter(row_here, counter)));
+            .publish(self.next, RECEIVED.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// Publishes whether the sender must announce messages.

@@ -25,6 +25,9 @@ use crate::{Control, Host, order};
 const PREFETCHING_BELOW: u32 = 4096;
 const PREFETCHED_BYTES_MAX: u32 = 2048;
 
+/// Where observers see what was sent.
+const SENT: [PeerCounter; 2] = [PeerCounter::SentMessages, PeerCounter::SentBytes];
+
 /// The result of an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
@@ -96,7 +99,10 @@ impl Outbox {
             state: peer.state(row_there),
             is_fenced,
             quiet_state: if is_fenced { u32::MAX } else { PairState::Hot as u32 },
-            sent: Traffic::new(first_position(row_there)),
+            sent: Traffic::new(
+                first_position(row_there),
+                SENT.map(|one| own.peer_counter(row_here, one)),
+            ),
             row_there,
             cursor: peer.cursor(row_there),
             sleeping: peer.sleeping(),
@@ -116,8 +122,7 @@ impl Outbox {
     /// Stores what was sent in the row's counters.
     #[inline]
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
-        let counters = [PeerCounter::SentMessages, PeerCounter::SentBytes];
-        self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
+        self.sent.publish(self.head, SENT.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// This endpoint's row at the peer.

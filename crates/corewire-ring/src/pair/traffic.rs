@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// slots that hold no message, or not the first part of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traffic {
-    /// Number of slots that are not messages, plus the position at which the ring began.
+    /// Number of slots that are not messages, plus the position at which the ring began, less what was counted before.
     others: u64,
     pub(super) bytes: u64,
     /// Messages and bytes, as last stored.
@@ -15,9 +15,11 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Counts from the first slot of a ring, at this position.
-    pub(super) fn new(position: u64) -> Self {
-        Self { others: position, ..Self::default() }
+    /// Counts from the first slot of a ring, at this position, and from what the counters have.
+    pub(super) fn new(position: u64, counters: [&AtomicU64; 2]) -> Self {
+        let published = counters.map(|counter| counter.load(Relaxed));
+        let [messages, bytes] = published;
+        Self { others: position.wrapping_sub(messages), bytes, published }
     }
 
     /// Counts one whole message of `bytes` bytes, in one slot.
@@ -43,7 +45,7 @@ impl Traffic {
     /// Counts `slots` slots that are not messages.
     #[inline(always)]
     pub(super) fn skip(&mut self, slots: u64) {
-        self.others += slots;
+        self.others = self.others.wrapping_add(slots);
     }
 
     /// Stores both in counters that only this thread writes, if they have changed. `position` is that of the next

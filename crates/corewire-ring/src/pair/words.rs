@@ -1,6 +1,6 @@
 //! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` lists their writers.
 
-use corewire_layout::counters::{EndpointCounter, PeerCounter};
+use corewire_layout::counters::{EndpointCounter, PeerCounter, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint as at;
 use corewire_layout::endpoint::EndpointSizes;
 use corewire_layout::grants::RELEASES_BYTES;
@@ -126,6 +126,13 @@ impl EndpointMemory {
     pub fn peer_counter(&self, row: u32, counter: PeerCounter) -> &AtomicU64 {
         let counters = self.sizes.row_offset(row) + at::ROW_COUNTERS;
         self.segment.word64(counters + 8 * counter as usize)
+    }
+
+    /// What a counter of traffic had when the peer of `row` came.
+    #[must_use]
+    pub fn earlier_traffic(&self, row: u32, counter: PeerCounter) -> &AtomicU64 {
+        let earlier = self.sizes.row_offset(row) + at::ROW_EARLIER;
+        self.segment.word64(earlier + 8 * (counter as usize).min(TRAFFIC_COUNTERS - 1))
     }
 
     /// Adds one to a counter that only this thread writes.

@@ -15,11 +15,11 @@ use core::iter;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use corewire_layout::counters::COUNTERS_MAX;
+use corewire_layout::counters::{COUNTERS_MAX, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_CPU,
-    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_COUNTERS, ROW_CURSOR, ROW_HELPED,
-    ROW_PULLED, ROW_RING, ROW_STATE, SUMMARY,
+    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_COUNTERS, ROW_CURSOR, ROW_EARLIER,
+    ROW_HELPED, ROW_PULLED, ROW_RING, ROW_STATE, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
 use corewire_layout::rendezvous::OFFERS_MAX;
@@ -367,6 +367,7 @@ impl Region {
             let words = [ROW_RING, ROW_CURSOR, ROW_HELPED, ROW_PULLED];
             plan.words64.extend(words.map(|at| one64(row + at)));
             plan.words64.push(row + ROW_COUNTERS..row + ROW_HELPED);
+            plan.words64.push(row + ROW_EARLIER..row + ROW_EARLIER + 8 * TRAFFIC_COUNTERS);
         }
         plan.words64.extend((0..OFFERS_MAX).map(|index| one64(sizes.offer_offset(index))));
         for ring in 0..sizes.rings() {

@@ -78,6 +78,6 @@ pub use deaths::Deaths;
 pub use receiver::{Many, ManyParts};
 pub use roster::{Roster, RosterParts};
 pub use sender::{Loan, Sender, SenderParts};
-pub use words::{RingWords, TableWords};
+pub use words::{Door, RingWords, TableWords};
 
 pub use crate::host::{Entrance, Party};

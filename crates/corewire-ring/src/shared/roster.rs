@@ -240,10 +240,21 @@ impl Roster {
             match state_of(found) {
                 Some(DoorState::Free) => true,
                 // A living evicted receiver frees its row itself, since it may still store to it.
-                _ => self.receivers.knows(row, generation_of(found)),
+                _ => self.receivers.knows(row, generation_of(found)) && self.has_freed(row, found),
             }
         })?;
         Some(self.announce(Party::Receiver, row))
+    }
+
+    /// Frees a row of a receiver that is known to be dead. The one thread that does so counts the death.
+    fn has_freed(&self, row: u32, held: u64) -> bool {
+        let free = tenure(generation_of(held), DoorState::Free);
+        let door = self.door(Party::Receiver, row).tenure();
+        // ORDER(T1): as in `vacate`.
+        if door.compare_exchange(held, free, order!(T1: AcqRel), Relaxed).is_ok() {
+            self.table.count(ControlCounter::Deaths);
+        }
+        true
     }
 
     /// Gives a vacant row its next generation, before any process learns of it.

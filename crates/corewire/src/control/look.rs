@@ -31,7 +31,6 @@ use crate::error::JoinError;
 /// An observer of the object that holds a name.
 #[derive(Debug)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there are few, and they are moved seldom")]
 pub enum Observed {
     /// A channel.
     Channel(Observer),
@@ -126,14 +125,14 @@ impl Look {
     }
 
     /// Handles the frames received. `None` while the answer is incomplete.
-    fn step(&mut self) -> Result<Option<Observed>, JoinError> {
+    fn step(&mut self, domain: &DomainInner) -> Result<Option<Observed>, JoinError> {
         loop {
             let (frame, descriptors) = match self.socket.receive() {
                 Ok(answer) => answer,
                 Err(ReceiveError::Nothing) => return Ok(None),
                 Err(error) => return Err(answer_error(&self.name, error)),
             };
-            if let Some(observed) = self.handle(frame, descriptors)? {
+            if let Some(observed) = self.handle(domain, frame, descriptors)? {
                 return Ok(Some(observed));
             }
         }
@@ -141,6 +140,7 @@ impl Look {
 
     fn handle(
         &mut self,
+        domain: &DomainInner,
         frame: Frame,
         mut descriptors: Vec<Descriptor>,
     ) -> Result<Option<Observed>, JoinError> {
@@ -151,7 +151,9 @@ impl Look {
             {
                 let [ring, table] = [descriptors.remove(0), descriptors.remove(0)];
                 let memory = SharedMemory::open(name, ring, table, None)?;
-                return Ok(Some(Observed::Channel(Observer::of_many(name, memory, joining))));
+                return Ok(Some(Observed::Channel(Observer::of_many(
+                    domain, name, memory, joining,
+                ))));
             }
             (Frame::Observed { count, joining }, None) if descriptors.len() == 1 => {
                 let memory = open_sender(name, descriptors.remove(0))?;
@@ -163,7 +165,7 @@ impl Look {
             }
             (Frame::ObservedEndpoint, None) if descriptors.len() == 2 && self.is_trusted => {
                 let [segment, peers] = [descriptors.remove(0), descriptors.remove(0)];
-                let observer = EndpointObserver::new(name, segment, &peers)?;
+                let observer = EndpointObserver::new(name, self.pid, segment, &peers)?;
                 return Ok(Some(Observed::Endpoint(observer)));
             }
             (Frame::Done, None) => {
@@ -188,7 +190,7 @@ impl Look {
         }
         match self.rows.take_if(|rows| rows.receivers.len() >= rows.count) {
             Some(Rows { memory, joining, receivers, .. }) => {
-                let observer = Observer::of_one(name, memory, joining, receivers);
+                let observer = Observer::of_one(name, memory, self.pid, joining, receivers);
                 Ok(Some(Observed::Channel(observer)))
             }
             None => Ok(None),
@@ -228,7 +230,7 @@ pub(crate) fn one(
         };
     };
     loop {
-        if let Some(observed) = look.step()? {
+        if let Some(observed) = look.step(domain)? {
             return Ok(observed);
         }
         if wait_readable(&[look.socket.as_fd()], deadline)? == [false] {
@@ -259,7 +261,7 @@ impl Visit {
     fn advance(&mut self, domain: &DomainInner, sightings: &mut Vec<Sighting>, is_alone: bool) {
         while let Some((name, kind)) = self.names.last() {
             let outcome = match &mut self.look {
-                Some(look) => look.step().transpose(),
+                Some(look) => look.step(domain).transpose(),
                 None => match Look::begin(domain, name, self.process) {
                     Ok(Ok(look)) => {
                         self.look = Some(look);

@@ -1,10 +1,11 @@
 //! Observing a channel without joining it. An observer joins without a segment of its own: it gets the segments read-only
 //! and no row. One of another user gets only the sender's segment.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use corewire_layout::counters::{ControlCounter, ReceiverCounter, SenderCounter};
-use corewire_layout::name::ChannelName;
+use corewire_layout::name::{ChannelName, SocketName};
 use corewire_layout::segment::{
     RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader,
 };
@@ -12,10 +13,11 @@ use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_ring::broadcast::{ReceiverWords, SenderWords, head_of};
 use corewire_ring::region::{Region, Slots};
-use corewire_ring::shared::{Party, Roster};
+use corewire_ring::shared::{Door, Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::domain::DomainInner;
 use crate::control::sample::{MessageSample, sample};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
@@ -34,8 +36,47 @@ pub struct Observer {
 enum Parties {
     /// One sender, and the receivers that had joined when the observer was opened.
     One { slots: Slots, sender: SenderWords, receivers: Vec<(u16, u32, ReceiverWords)> },
-    /// All current senders and receivers of a shared channel.
-    Many { roster: Roster, table: Region },
+    /// All current senders and receivers of a shared channel, and their processes when the observer was opened.
+    Many { roster: Box<Roster>, table: Region, processes: Processes },
+}
+
+/// The processes of a shared channel, by their sockets: the number of each, 0 if it cannot be seen from here, or `None` if
+/// it has ended. Its rows stay until a sender or the channel's host needs them.
+#[derive(Default)]
+pub(super) struct Processes(BTreeMap<u128, Option<u32>>);
+
+impl Processes {
+    /// Connects to each process once.
+    pub(super) fn of(domain: &DomainInner, roster: &Roster) -> Self {
+        let mut processes = Self::default();
+        for party in [Party::Sender, Party::Receiver] {
+            for (who, _) in roster.held(party) {
+                let name = roster.door(party, who.row).socket();
+                if processes.0.contains_key(&name) {
+                    continue;
+                }
+                match domain.directory.connect_now(SocketName(name)) {
+                    Ok(None) => drop(processes.0.insert(name, None)),
+                    Ok(Some(socket)) => {
+                        let pid = socket.peer().map_or(0, |peer| peer.pid);
+                        processes.0.insert(name, Some(pid));
+                    }
+                    // It runs, and its queue of connections is full, for example.
+                    Err(_) => {}
+                }
+            }
+        }
+        processes
+    }
+
+    fn pid(&self, door: &Door<'_>) -> u32 {
+        let found = self.0.get(&door.socket()).copied().flatten();
+        found.unwrap_or_else(|| door.pid().load(Relaxed))
+    }
+
+    fn has_ended(&self, door: &Door<'_>) -> bool {
+        self.0.get(&door.socket()).is_some_and(Option::is_none)
+    }
 }
 
 /// A channel's state at one moment. The numbers are read one after the other while the channel runs.
@@ -46,11 +87,12 @@ pub struct ChannelView {
     pub name: String,
     /// Drawn at random when it was created.
     pub incarnation: u128,
-    /// The sender's process. For a shared channel, the process of its first sender.
+    /// The sender's process. For a shared channel, the process of its first sender. 0 if it cannot be seen from this
+    /// process's PID namespace.
     pub pid: u32,
     /// True if the channel can have several senders.
     pub is_shared: bool,
-    /// Number of senders.
+    /// Number of senders that run.
     pub senders: usize,
     /// Number of messages sent. For a shared channel, number of slots claimed.
     pub sent: u64,
@@ -76,7 +118,7 @@ pub struct ChannelView {
     /// Lengths of some of its latest messages, newest first. They serve to estimate the bytes of short messages, which
     /// are not counted.
     pub sample: Vec<MessageSample>,
-    /// Its receivers. A guest ([`Domain::is_guest`](crate::Domain::is_guest)) sees none.
+    /// Its receivers that run. A guest ([`Domain::is_guest`](crate::Domain::is_guest)) sees none.
     pub receivers: Vec<ReceiverView>,
 }
 
@@ -103,10 +145,13 @@ impl Observer {
     /// The observer of a channel of one sender.
     pub(super) fn of_one(
         name: &ChannelName,
-        (memory, header): (Region, SenderHeader),
+        (memory, mut header): (Region, SenderHeader),
+        pid: u32,
         joining: Vec<u32>,
         receivers: Vec<(u16, u32, ReceiverWords)>,
     ) -> Self {
+        // What the header says is true in the process's own container.
+        header.pid = pid;
         let slots = Slots::new(&memory, &header.geometry);
         let sender = SenderWords::new(memory);
         let parties = Parties::One { slots, sender, receivers };
@@ -114,8 +159,15 @@ impl Observer {
     }
 
     /// The observer of a shared channel.
-    pub(super) fn of_many(name: &ChannelName, memory: SharedMemory, joining: Vec<u32>) -> Self {
-        let parties = Parties::Many { roster: memory.roster(), table: memory.table };
+    pub(super) fn of_many(
+        domain: &DomainInner,
+        name: &ChannelName,
+        memory: SharedMemory,
+        joining: Vec<u32>,
+    ) -> Self {
+        let roster = memory.roster();
+        let processes = Processes::of(domain, &roster);
+        let parties = Parties::Many { roster: Box::new(roster), table: memory.table, processes };
         Self { name: name.clone(), header: memory.header, joining, parties }
     }
 
@@ -124,7 +176,9 @@ impl Observer {
     pub fn look(&self) -> ChannelView {
         match &self.parties {
             Parties::One { slots, sender, receivers } => self.look_at_one(slots, sender, receivers),
-            Parties::Many { roster, table } => self.look_at_many(roster, table),
+            Parties::Many { roster, table, processes } => {
+                self.look_at_many(roster, table, processes)
+            }
         }
     }
 
@@ -155,30 +209,36 @@ impl Observer {
         self.view(self.header.pid, usize::from(!is_closed), sent, counters, sample, receivers)
     }
 
-    fn look_at_many(&self, roster: &Roster, table: &Region) -> ChannelView {
+    fn look_at_many(&self, roster: &Roster, table: &Region, processes: &Processes) -> ChannelView {
         let sent = roster.head();
-        let senders: Vec<_> = roster.held(Party::Sender).map(|(who, _)| who.row).collect();
+        let held =
+            |party| roster.held(party).map(move |(who, _)| (who, roster.door(party, who.row)));
+        let has_ended = |door: &Door<'_>| processes.has_ended(door);
         let mut counters: Vec<_> = SenderCounter::ALL
             .map(|(counter, name)| {
-                let of = |row: &u32| roster.ring_words().counter(*row, counter).load(Relaxed);
-                (name, senders.iter().map(of).fold(0, u64::wrapping_add))
+                let of = |row| roster.ring_words().counter(row, counter).load(Relaxed);
+                let all = held(Party::Sender).map(|(who, _)| of(who.row));
+                (name, all.fold(0, u64::wrapping_add))
             })
             .into();
-        counters
-            .extend(ControlCounter::ALL.map(|(counter, name)| {
-                (name, roster.table_words().counter(counter).load(Relaxed))
-            }));
-        let pid = |party, row| roster.door(party, row).pid().load(Relaxed);
-        let first = senders.first().map_or(self.header.pid, |&row| pid(Party::Sender, row));
+        let ended = held(Party::Receiver).filter(|(_, door)| has_ended(door)).count();
+        counters.extend(ControlCounter::ALL.map(|(counter, name)| {
+            let counted = roster.table_words().counter(counter).load(Relaxed);
+            let others = if counter == ControlCounter::Deaths { ended as u64 } else { 0 };
+            (name, counted + others)
+        }));
+        let senders = || held(Party::Sender).filter(|(_, door)| !has_ended(door));
+        let first = senders().next().map_or(self.header.pid, |(_, door)| processes.pid(&door));
         let rows = usize::try_from(self.header.geometry.table_rows_offset()).unwrap_or(usize::MAX);
-        let receivers = roster.held(Party::Receiver).filter_map(|(who, _)| {
+        let receivers = held(Party::Receiver).filter(|(_, door)| !has_ended(door));
+        let receivers = receivers.filter_map(|(who, door)| {
             let page = rows + who.row as usize * RECEIVER_SEGMENT_BYTES;
             let words = ReceiverWords::new(table.part(page, RECEIVER_SEGMENT_BYTES)?);
             let row = u16::try_from(who.row).ok()?;
-            Some(view_receiver(row, pid(Party::Receiver, who.row), &words, 0, sent))
+            Some(view_receiver(row, processes.pid(&door), &words, 0, sent))
         });
         let sample = sample(roster.slots(), sent);
-        self.view(first, senders.len(), sent, counters, sample, receivers.collect())
+        self.view(first, senders().count(), sent, counters, sample, receivers.collect())
     }
 
     fn view(

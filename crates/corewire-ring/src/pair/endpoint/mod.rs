@@ -245,6 +245,8 @@ impl<H: Host> Endpoint<H> {
     /// Removes the peer of `row`. Its messages have all been taken, or are not wanted.
     pub fn remove_peer(&mut self, row: u32) {
         let Some(mut peer) = self.peers.remove(row, &mut self.watch) else { return };
+        peer.inbox.publish_traffic(&self.memory, row);
+        peer.outbox.publish_traffic(&self.memory, row);
         self.free_rings.extend(peer.outbox.close(&mut self.cells));
         self.present.retain(|&other| other != row);
         self.queue.retain(|&other| other != row);

@@ -31,7 +31,7 @@ pub struct EndpointView {
     pub name: String,
     /// Drawn at random when it was created.
     pub incarnation: u128,
-    /// Its process.
+    /// Its process; 0 if it cannot be seen from this process's PID namespace.
     pub pid: u32,
     /// Maximum number of peers at one time.
     pub peers_max: u64,
@@ -48,6 +48,14 @@ pub struct EndpointView {
     pub copy_refusal: Option<String>,
     /// Its counters, by name: see [`Endpoint::counter`](crate::Endpoint::counter).
     pub counters: Vec<(&'static str, u64)>,
+    /// Messages that it has sent, to its peers and to those that have gone.
+    pub sent_messages: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Messages that it has taken in, from its peers and from those that have gone.
+    pub received_messages: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
     /// Its peers.
     pub peers: Vec<PeerView>,
 }
@@ -84,6 +92,7 @@ impl EndpointObserver {
     /// Checks what the endpoint's process has sent.
     pub(crate) fn new(
         name: &ChannelName,
+        pid: u32,
         segment: Descriptor,
         peers: &Descriptor,
     ) -> Result<Self, JoinError> {
@@ -92,8 +101,10 @@ impl EndpointObserver {
         let memory = segment.map(size_of::<RawEndpointHeader>() as u64).map_err(bad)?;
         let mut raw = RawEndpointHeader::new_zeroed();
         memory.copy_out(0, raw.as_mut_bytes());
-        let header = EndpointHeader::parse(&raw, segment.bytes())
+        let mut header = EndpointHeader::parse(&raw, segment.bytes())
             .map_err(|error| JoinError::Header { name: name.clone(), error })?;
+        // What the header says is true in the process's own container.
+        header.pid = pid;
         let peers_max = header.sizes.peers_max();
         // A line holds two numbers and a name.
         let bytes_max = usize::try_from(peers_max).unwrap_or(0) * 160;
@@ -117,20 +128,26 @@ impl EndpointObserver {
     pub fn look(&self) -> EndpointView {
         let Self { header, memory, peers } = self;
         let of = |row, counter| memory.peer_counter(row, counter).load(Relaxed);
+        // A row's counters go on counting from those of the peers that had it before.
+        let traffic = |row, counter| {
+            let earlier = memory.earlier_traffic(row, counter).load(Relaxed);
+            of(row, counter).saturating_sub(earlier)
+        };
         let peers = peers.iter().map(|(row, pid, name)| PeerView {
             row: *row,
             pid: *pid,
             name: name.clone(),
-            sent_messages: of(*row, PeerCounter::SentMessages),
-            sent_bytes: of(*row, PeerCounter::SentBytes),
-            received_messages: of(*row, PeerCounter::ReceivedMessages),
-            received_bytes: of(*row, PeerCounter::ReceivedBytes),
+            sent_messages: traffic(*row, PeerCounter::SentMessages),
+            sent_bytes: traffic(*row, PeerCounter::SentBytes),
+            received_messages: traffic(*row, PeerCounter::ReceivedMessages),
+            received_bytes: traffic(*row, PeerCounter::ReceivedBytes),
             kept_messages: of(*row, PeerCounter::KeptMessages),
             kept_bytes: of(*row, PeerCounter::KeptBytes),
             loan_waiting_bytes: of(*row, PeerCounter::LoanWaiting),
             unreleased_bytes: of(*row, PeerCounter::Unreleased),
         });
-        let rows = (0u32..).take(usize::try_from(header.sizes.peers_max()).unwrap_or(0));
+        let rows = || (0u32..).take(usize::try_from(header.sizes.peers_max()).unwrap_or(0));
+        let sum = |counter| rows().map(|row| of(row, counter)).fold(0, u64::wrapping_add);
         EndpointView {
             name: header.name.as_str().to_owned(),
             incarnation: header.incarnation,
@@ -138,13 +155,17 @@ impl EndpointObserver {
             peers_max: header.sizes.peers_max(),
             segment_bytes: header.sizes.segment_bytes(),
             budget_bytes: header.budget_bytes,
-            kept_bytes: rows.map(|row| of(row, PeerCounter::KeptBytes)).fold(0, u64::wrapping_add),
+            kept_bytes: sum(PeerCounter::KeptBytes),
             is_asleep: memory.sleeping().load(Relaxed) % 2 == 1,
             copy_refusal: Refusal::of_code(memory.refusal().load(Relaxed))
                 .map(|why| why.to_string()),
             counters: EndpointCounter::ALL
                 .map(|(counter, name)| (name, memory.counter(counter).load(Relaxed)))
                 .into(),
+            sent_messages: sum(PeerCounter::SentMessages),
+            sent_bytes: sum(PeerCounter::SentBytes),
+            received_messages: sum(PeerCounter::ReceivedMessages),
+            received_bytes: sum(PeerCounter::ReceivedBytes),
             peers: peers.collect(),
         }
     }
