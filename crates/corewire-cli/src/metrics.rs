@@ -16,7 +16,7 @@ use tiny_http::{Header, Method, Response, Server};
 use crate::failure::Failure;
 use crate::ranks::Place;
 use crate::seen::{self, Monitor, Seen, Service};
-use crate::top::rates::counter;
+use crate::top::counting::counter;
 use crate::{access, output, units};
 
 const EXAMPLES: &str = "\

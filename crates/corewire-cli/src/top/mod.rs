@@ -1,6 +1,8 @@
 //! `corewire top`: rates on the services, channels, endpoints, monitors and groups of this user.
 
-pub(crate) mod rates;
+pub(crate) mod counting;
+mod jobs;
+mod rates;
 mod screen;
 mod services;
 mod view;

@@ -8,6 +8,7 @@ use corewire_bind::MethodTotals;
 use corewire_group::GroupView;
 use serde::Serialize;
 
+use super::counting::{counter, per_second};
 use super::services::Service;
 use crate::failure::Failure;
 use crate::parts::Owners;
@@ -439,14 +440,6 @@ impl Group {
     }
 }
 
-/// How fast a counter has grown; 0 if no time has passed.
-pub(super) fn per_second(before: u64, now: u64, seconds: f64) -> f64 {
-    match seconds > 0.0 {
-        true => now.saturating_sub(before) as f64 / seconds,
-        false => 0.0,
-    }
-}
-
 type Counters<'a> = (&'a [(&'static str, u64)], u64);
 
 impl Rates {
@@ -508,11 +501,6 @@ impl ShortBytes {
         let mean = bytes as f64 / covered.max(1) as f64;
         Self { bytes: mean * total as f64, is_exact }
     }
-}
-
-/// A counter by its name; 0 if there is none.
-pub(crate) fn counter(counters: &[(&'static str, u64)], name: &str) -> u64 {
-    counters.iter().find(|(word, _)| *word == name).map_or(0, |&(_, count)| count)
 }
 
 #[cfg(test)]

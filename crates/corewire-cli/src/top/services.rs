@@ -1,13 +1,11 @@
-//! Services: what they have served, and how fast, and their lines.
+//! Services: what they have served, and how fast.
 
 use corewire_bind::MethodTotals;
 use serde::Serialize;
 
-use super::rates::{Rates, per_second};
-use super::view::{DEATHS, LAG, Line, PID, WAITS, WAKES, cells};
+use super::counting::per_second;
 use crate::seen;
 use crate::served::percentile;
-use crate::units;
 
 /// A service, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,7 +45,10 @@ pub(crate) struct Calls {
 
 impl Service {
     /// With what it had served at the look before, and the seconds since then. `None` if it serves no interface.
-    fn between(before: Option<(&[MethodTotals], f64)>, now: &seen::Service) -> Option<Self> {
+    pub(super) fn between(
+        before: Option<(&[MethodTotals], f64)>,
+        now: &seen::Service,
+    ) -> Option<Self> {
         let bindings = now.bindings.as_ref()?;
         let earlier = |method: &str| {
             let (before, seconds) = before?;
@@ -90,30 +91,4 @@ impl Calls {
             p99_ns: percentile(times, 99.0),
         }
     }
-}
-
-pub(super) fn rates_of(served: &Calls) -> Rates {
-    let Calls { requests_per_s, bytes_per_s, .. } = *served;
-    Rates { messages_per_s: requests_per_s, bytes_per_s, ..Rates::default() }
-}
-
-/// `, p99 40 us`.
-pub(super) fn p99(served: &Calls) -> String {
-    served.p99_ns.map_or_else(String::new, |time| format!(", p99 {}", units::time(time)))
-}
-
-/// A service counts neither waits nor wakes, nor what it has not read.
-pub(super) fn clear_uncounted(cells: &mut [String]) {
-    for column in [LAG, WAITS, WAKES, DEATHS] {
-        cells[column].clear();
-    }
-}
-
-pub(super) fn of_method(method: &Method) -> Line {
-    let Method { method, served } = method;
-    let name = format!("  {method}{}", p99(served));
-    let mut cells = cells(name, 0, &rates_of(served), [0, served.errors, 0]);
-    clear_uncounted(&mut cells);
-    cells[PID].clear();
-    Line { cells, is_part: true, says_more: false, is_bad: false }
 }

@@ -1,12 +1,12 @@
 //! Which lines are shown, and in which order.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
+use super::jobs::Job;
 use super::rates::{
     Channel, Endpoint, Flow, Group, Look, Member, Monitor, MonitorLink, Peer, Rates, Receiver,
 };
-use super::services::{Service, clear_uncounted, of_method, p99, rates_of};
+use super::services::{Calls, Method, Service};
 use crate::units;
 
 /// What the lines are sorted by.
@@ -54,38 +54,6 @@ impl Sort {
             Self::Drops => drops,
             Self::Deaths => deaths,
         }
-    }
-}
-
-/// An MPI job: the endpoints of its ranks, in the order of the ranks.
-struct Job<'a> {
-    number: u32,
-    ranks: Vec<&'a Endpoint>,
-}
-
-impl<'a> Job<'a> {
-    fn all(endpoints: &'a [Endpoint]) -> Vec<Self> {
-        let mut jobs = BTreeMap::<u32, Vec<&Endpoint>>::new();
-        for endpoint in endpoints {
-            if let Some(job) = endpoint.place.job {
-                jobs.entry(job).or_default().push(endpoint);
-            }
-        }
-        let sorted = |(number, mut ranks): (u32, Vec<&'a Endpoint>)| {
-            ranks.sort_by_key(|endpoint| (endpoint.place.rank, &endpoint.name));
-            Self { number, ranks }
-        };
-        jobs.into_iter().map(sorted).collect()
-    }
-
-    fn rates(&self) -> Rates {
-        self.ranks.iter().fold(Rates::default(), |sum, endpoint| Rates {
-            messages_per_s: sum.messages_per_s + endpoint.rates.messages_per_s,
-            bytes_per_s: sum.bytes_per_s + endpoint.rates.bytes_per_s,
-            estimated_bytes_per_s: sum.estimated_bytes_per_s + endpoint.rates.estimated_bytes_per_s,
-            waits_per_s: sum.waits_per_s + endpoint.rates.waits_per_s,
-            wakes_per_s: sum.wakes_per_s + endpoint.rates.wakes_per_s,
-        })
     }
 }
 
@@ -229,14 +197,14 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
 ];
 
 /// Places of some of them.
-pub(super) const PID: usize = 1;
+const PID: usize = 1;
 const MESSAGES: usize = 2;
 const BYTES: usize = 3;
-pub(super) const LAG: usize = 4;
-pub(super) const WAITS: usize = 5;
-pub(super) const WAKES: usize = 6;
+const LAG: usize = 4;
+const WAITS: usize = 5;
+const WAKES: usize = 6;
 const DROPS: usize = 7;
-pub(super) const DEATHS: usize = 8;
+const DEATHS: usize = 8;
 
 /// A line of the table.
 pub(super) struct Line {
@@ -288,6 +256,32 @@ impl View {
         }
         lines
     }
+}
+
+fn rates_of(served: &Calls) -> Rates {
+    let Calls { requests_per_s, bytes_per_s, .. } = *served;
+    Rates { messages_per_s: requests_per_s, bytes_per_s, ..Rates::default() }
+}
+
+/// `, p99 40 us`.
+fn p99(served: &Calls) -> String {
+    served.p99_ns.map_or_else(String::new, |time| format!(", p99 {}", units::time(time)))
+}
+
+/// A service counts neither waits nor wakes, nor what it has not read.
+fn clear_uncounted(cells: &mut [String]) {
+    for column in [LAG, WAITS, WAKES, DEATHS] {
+        cells[column].clear();
+    }
+}
+
+fn of_method(method: &Method) -> Line {
+    let Method { method, served } = method;
+    let name = format!("  {method}{}", p99(served));
+    let mut cells = cells(name, 0, &rates_of(served), [0, served.errors, 0]);
+    clear_uncounted(&mut cells);
+    cells[PID].clear();
+    Line { cells, is_part: true, says_more: false, is_bad: false }
 }
 
 fn of_receiver(receiver: &Receiver) -> Line {
@@ -359,7 +353,7 @@ fn asleep(is_asleep: bool) -> &'static str {
     if is_asleep { ", asleep" } else { "" }
 }
 
-pub(super) fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
+fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let [lag, drops, deaths] = counts.map(|count| short(count as f64));
     let is_estimated = rates.estimated_bytes_per_s > 0.0;
