@@ -121,6 +121,27 @@ fn lines_that_are_not_decided_end_in_time_while_the_input_is_open() {
     }
 }
 
+// Keeps P239.
+#[test]
+fn members_that_died_are_counted_and_receive_no_longer() {
+    let scratch = Scratch::new("log-deaths");
+    let staying = [stay(&scratch), stay(&scratch), stay(&scratch)];
+    for died in 1..=3 {
+        let killed = stay(&scratch);
+        killed.signal(Signal::KILL);
+        killed.finish();
+        let metrics = scratch.run("metrics").text().to_owned();
+        for (name, count) in [("deaths_total", died), ("receivers", 3), ("senders", 3)] {
+            let line = format!("corewire_{name}{{channel=\"orders.log\"}} {count}\n");
+            assert!(metrics.contains(&line), "{line}{metrics}");
+        }
+    }
+    for member in staying {
+        member.signal(Signal::TERM);
+        member.finish();
+    }
+}
+
 #[test]
 fn ls_shows_the_members_with_their_roles() {
     let scratch = Scratch::new("log-ls");

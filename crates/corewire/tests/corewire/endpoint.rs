@@ -820,6 +820,36 @@ fn replies_that_nobody_asks_for_jam_nothing_and_are_discarded() {
     assert_eq!(discarded as u64, count / 10);
 }
 
+// Keeps P239.
+#[test]
+fn what_peers_sent_that_have_gone_stays_counted() {
+    let scratch = Scratch::new("endpoint-totals");
+    let domain = scratch.domain();
+    // All have the same row, one after the other.
+    let mut server = domain.endpoint("server").peers(1).create().unwrap();
+    for round in 1..=5 {
+        let mut client = domain.endpoint("client").create().unwrap();
+        let to_server = client.peer("server").unwrap();
+        let mut buffer = [0; 1000];
+        for length in [8, 1000] {
+            client.send(to_server, 1, &vec![0; length]).unwrap();
+            let from = server.receive_into(Selector::any(), &mut buffer).unwrap().source;
+            server.send(from, 2, &[1; 4]).unwrap();
+            client.receive_into(Selector::any(), &mut buffer).unwrap();
+        }
+        let view = domain.observe_endpoint("server").unwrap().look();
+        let [peer] = &view.peers[..] else { panic!("{view:?}") };
+        let of_client = (peer.received_messages, peer.received_bytes, peer.sent_bytes);
+        assert!(of_client.0 <= 2 && of_client.1 <= 1008 && of_client.2 <= 8, "{view:?}");
+        client.close().unwrap();
+        while !matches!(server.receive_event(Selector::any()), Ok(Event::Gone { .. })) {}
+        let view = domain.observe_endpoint("server").unwrap().look();
+        assert_eq!((view.sent_messages, view.sent_bytes), (2 * round, 8 * round), "{view:?}");
+        let received = (view.received_messages, view.received_bytes);
+        assert_eq!(received, (2 * round, 1008 * round), "{view:?}");
+    }
+}
+
 // Keeps P98.
 #[test]
 fn an_immediate_travels_beside_messages_with_and_without_tag() {
