@@ -115,7 +115,7 @@ pub use checkpoint::{
     Arrival, CheckpointFileError, Computation, ComputationBuilder, ComputationError, Gathered,
     Header, Mark, Part, PartRules, Received, Sent, recovery_line,
 };
-pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Value};
+pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Request, Tiers, Value};
 pub use decided::{Decided, DecidedEntry, Decision};
 pub use error::{GroupError, JoinGroupError};
 pub use frame::Seen;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use corewire::{
-    ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer, Selector, Wait,
+    ConnectError, Domain, Endpoint, EndpointError, Event, MessageError, Peer, Selector, Status,
+    Wait,
 };
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,13 @@ use crate::member::{Member, View};
 
 /// The longest piece of a message: it goes through cells, so that the sender does not wait for the receiver as long as
 /// there is room.
-const PIECE_BYTES: usize = 32 << 10;
+pub(super) const PIECE_BYTES: usize = 32 << 10;
 /// Messages of up to so many bytes are sent whole, or not at all.
 const WHOLE_BYTES: usize = 160;
 /// Times that a member yields its processor before it waits, if there are too few of them.
 const YIELDS: u32 = 1000;
 /// How often a member that waits for room looks whether another one has ended.
-const LOOKS_EVERY: Duration = Duration::from_millis(1);
+pub(super) const LOOKS_EVERY: Duration = Duration::from_millis(1);
 /// How long the kernel may take to tell one member of a death that it has told another one of.
 const DEATH_WITHIN: Duration = Duration::from_millis(250);
 /// A tag that no message has.
@@ -84,30 +85,65 @@ impl CommunicatorBuilder<'_> {
     }
 
     /// Makes the communicator. Waits until all members have made theirs. A member has one with the same members at a
-    /// time: while they stay the same, also in a later view, the one that it has goes on working. To make another one,
-    /// all drop theirs first.
+    /// time: while they stay the same, also in a later view, the one that it has goes on working, and
+    /// [`duplicate`](Communicator::duplicate) makes more. To make another one in this way, all drop theirs first.
     ///
     /// # Errors
     /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member ends before.
     pub fn connect(self) -> Result<Communicator, CollectiveError> {
-        let Self { domain, group, view, .. } = &self;
+        let Self { domain, group, view, tiers, wait, timeout } = self;
         let members = view.members.clone();
         let rank = members.iter().position(|member| *member == group.member());
         let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
-        let key = key_of(&members);
-        let name = |place: u8| name_with(group.name(), place, key);
-        let endpoint = domain.endpoint(&name(members[rank].place)).wait(self.wait).create();
+        let (domain, key) = (domain.clone(), key_of(&members));
+        let (group_name, view) = (group.name().to_owned(), view.number);
+        let origin = Origin { domain, group: group_name, view, key, tiers, wait, timeout };
+        origin.connect(members, rank, &mut |member| {
+            let name = group.name().to_owned();
+            match group.lives(member).unwrap_or(false) {
+                true => Ok(()),
+                false => Err(CollectiveError::Ended { name, member }),
+            }
+        })
+    }
+}
+
+/// What a communicator was made with.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub(super) domain: Domain,
+    /// The group's name.
+    pub(super) group: String,
+    pub(super) view: u64,
+    /// Tells the endpoints of its members from those of other communicators.
+    pub(super) key: u64,
+    pub(super) tiers: Tiers,
+    pub(super) wait: Wait,
+    pub(super) timeout: Duration,
+}
+
+impl Origin {
+    /// Creates this member's endpoint, and links it with the others'. `lives` fails if a member has ended.
+    pub(super) fn connect(
+        self,
+        members: Vec<Member>,
+        rank: usize,
+        lives: &mut dyn FnMut(Member) -> Result<(), CollectiveError>,
+    ) -> Result<Communicator, CollectiveError> {
+        let endpoint = self.domain.endpoint(&self.name(members[rank])).wait(self.wait);
+        let endpoint = endpoint.peers(members.len().saturating_sub(1).max(1)).create();
         let mut endpoint = endpoint.map_err(|error| match error {
-            EndpointError::AlreadyExists(_) => CollectiveError::Exists(group.name().to_owned()),
+            EndpointError::AlreadyExists(_) => CollectiveError::Exists(self.group.clone()),
             error => error.into(),
         })?;
         let deadline = Instant::now().checked_add(self.timeout);
         let mut peers = vec![None; members.len()];
         for other in (0..members.len()).filter(|other| *other != rank) {
-            peers[other] = Some(self.link(&mut endpoint, other, &name, deadline)?);
+            peers[other] = Some(self.link(&mut endpoint, members[other], lives, deadline)?);
         }
+        let tiers = self.tiers;
         let mut all = Communicator {
-            group: group.name().to_owned(),
+            origin: self,
             endpoint: Some(endpoint),
             peers,
             sets: vec![(0..members.len()).collect()],
@@ -117,39 +153,38 @@ impl CommunicatorBuilder<'_> {
             is_crowded: false,
             ended: None,
             buffer: Vec::new(),
+            under_way: Vec::new(),
         };
         let seats = all.exchange_seats()?;
-        all.sets = sets_of(&seats, self.tiers);
+        all.sets = sets_of(&seats, tiers);
         let cpus: BTreeSet<usize> = seats.iter().flat_map(|seat| &seat.cpus).copied().collect();
         all.is_crowded = all.size() > cpus.len();
         Ok(all)
+    }
+
+    fn name(&self, member: Member) -> String {
+        name_with(&self.group, member.place, self.key)
     }
 
     /// Links with one other member as soon as it has its endpoint.
     fn link(
         &self,
         endpoint: &mut Endpoint,
-        other: usize,
-        name: &impl Fn(u8) -> String,
+        member: Member,
+        lives: &mut dyn FnMut(Member) -> Result<(), CollectiveError>,
         deadline: Option<Instant>,
     ) -> Result<Peer, CollectiveError> {
-        let member = self.view.members[other];
         loop {
             // Long enough to be woken by the name, short enough to hear of the member's end.
             let pause = Some(Duration::from_millis(5));
-            match endpoint.peer_when_created(&name(member.place), pause) {
+            match endpoint.peer_when_created(&self.name(member), pause) {
                 Err(ConnectError::NotCreated { .. }) => {}
                 other => return Ok(other?),
             }
-            if !self.group.lives(member).unwrap_or(false) {
-                return Err(CollectiveError::Ended { name: self.group.name().to_owned(), member });
-            }
+            lives(member)?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(CollectiveError::Timeout {
-                    member,
-                    view: self.view.number,
-                    after: self.timeout,
-                });
+                let (view, after) = (self.view, self.timeout);
+                return Err(CollectiveError::Timeout { member, view, after });
             }
         }
     }
@@ -265,11 +300,12 @@ impl Communicator {
                 Err(error) => return Err(self.failed(to, error)),
             }
             self.poll_events()?;
+            self.advance_all()?;
         }
     }
 
     /// Looks whether a member has ended, for calls that wait for something else than a message.
-    fn poll_events(&mut self) -> Result<(), CollectiveError> {
+    pub(super) fn poll_events(&mut self) -> Result<(), CollectiveError> {
         let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
         match endpoint.now().receive_event_into(Selector::tag(NO_TAG), &mut [])? {
             Some(Event::Gone { peer, why }) => self.on_end(peer, &why),
@@ -289,7 +325,10 @@ impl Communicator {
         {
             match endpoint.within(LOOKS_EVERY).flush() {
                 Ok(()) => break,
-                Err(MessageError::Timeout { .. }) => self.poll_events()?,
+                Err(MessageError::Timeout { .. }) => {
+                    self.poll_events()?;
+                    self.advance_all()?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -330,33 +369,102 @@ impl Communicator {
         let selector = Selector::tag(tag).from(peer);
         let mut yields = if self.is_crowded { YIELDS } else { 0 };
         loop {
+            let others_wait = !self.under_way.is_empty();
             let Some(endpoint) = &mut self.endpoint else { return self.begin().map(|_| 0) };
             let event = match yields {
                 0 => match endpoint.receive_short(selector, buffer) {
                     Some(status) => Ok(Some(Event::Received(status))),
+                    None if others_wait => {
+                        endpoint.within(LOOKS_EVERY).receive_event_into(selector, buffer)
+                    }
                     None => endpoint.receive_event_into(selector, buffer).map(Some),
                 },
                 // Its sender waits for this processor, probably.
                 _ => endpoint.now().receive_event_into(selector, buffer),
             };
-            match event {
-                Ok(Some(Event::Received(status))) => {
-                    return Ok(usize::try_from(status.bytes).unwrap_or(usize::MAX));
-                }
-                Ok(Some(Event::Came(_))) => {}
-                Ok(None) => {
-                    yields -= 1;
-                    std::thread::yield_now();
-                }
-                Ok(Some(Event::Gone { peer: gone, why })) if gone == peer => {
-                    return Err(self.failed(from, why));
-                }
-                Ok(Some(Event::Gone { peer, why })) => self.on_end(peer, &why)?,
-                Err(MessageError::BufferTooSmall { needed, given }) => {
-                    return Err(self.wrong_length(from, needed, given));
-                }
-                Err(error) => return Err(self.failed(from, error)),
+            let has_nothing = matches!(event, Ok(None));
+            if let Some(bytes) = self.understand(from, peer, event)? {
+                return Ok(bytes);
             }
+            if others_wait {
+                self.advance_all()?;
+            }
+            if has_nothing && yields > 0 {
+                yields -= 1;
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// The same for at most so long.
+    pub(super) fn receive_within(
+        &mut self,
+        from: usize,
+        tag: u64,
+        limit: Duration,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, CollectiveError> {
+        let Some(peer) = self.peers[from] else { return Ok(Some(0)) };
+        loop {
+            let Some(endpoint) = &mut self.endpoint else { return self.begin().map(|_| None) };
+            let event =
+                endpoint.within(limit).receive_event_into(Selector::tag(tag).from(peer), buffer);
+            let has_nothing = matches!(event, Ok(None));
+            match self.understand(from, peer, event)? {
+                None if has_nothing => return Ok(None),
+                None => {}
+                came => return Ok(came),
+            }
+        }
+    }
+
+    /// Waits a moment for room.
+    pub(super) fn wait_for_room(&mut self) -> Result<(), CollectiveError> {
+        std::thread::yield_now();
+        let Some(endpoint) = &mut self.endpoint else { return self.begin().map(drop) };
+        match endpoint.within(LOOKS_EVERY).receive_event_into(Selector::tag(NO_TAG), &mut [])? {
+            Some(Event::Gone { peer, why }) => self.on_end(peer, &why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends one piece now, if there is room.
+    pub(super) fn send_now(
+        &mut self,
+        to: usize,
+        tag: u64,
+        piece: &[u8],
+    ) -> Result<bool, CollectiveError> {
+        let Some(peer) = self.peers[to] else { return Ok(true) };
+        let Some(endpoint) = &mut self.endpoint else { return self.begin().map(|_| false) };
+        match endpoint.try_send(peer, tag, piece) {
+            Ok(()) => Ok(true),
+            Err(MessageError::Full { .. }) => self.poll_events().map(|()| false),
+            Err(error) => Err(self.failed(to, error)),
+        }
+    }
+
+    /// What an event means for a call that waits for a message of `peer`: the message's bytes, nothing, or the end.
+    #[inline]
+    fn understand(
+        &mut self,
+        from: usize,
+        peer: Peer,
+        event: Result<Option<Event<Status>>, MessageError>,
+    ) -> Result<Option<usize>, CollectiveError> {
+        match event {
+            Ok(Some(Event::Received(status))) => {
+                Ok(Some(usize::try_from(status.bytes).unwrap_or(usize::MAX)))
+            }
+            Ok(Some(Event::Came(_)) | None) => Ok(None),
+            Ok(Some(Event::Gone { peer: gone, why })) if gone == peer => {
+                Err(self.failed(from, why))
+            }
+            Ok(Some(Event::Gone { peer, why })) => self.on_end(peer, &why).map(|()| None),
+            Err(MessageError::BufferTooSmall { needed, given }) => {
+                Err(self.wrong_length(from, needed, given))
+            }
+            Err(error) => Err(self.failed(from, error)),
         }
     }
 
@@ -426,7 +534,7 @@ impl Communicator {
             | MessageError::UnknownPeer => self.wait_for_death().unwrap_or(rank),
             other => return other.into(),
         };
-        let (name, member) = (self.group.clone(), self.members[ended]);
+        let (name, member) = (self.origin.group.clone(), self.members[ended]);
         self.end(CollectiveError::Ended { name, member })
     }
 

@@ -22,6 +22,11 @@
 //! With [two levels](Tiers::Two), a barrier, broadcast, reduce and allreduce are made in two steps: members at the same last-level cache first do it among themselves, then one of each
 //! cache with the others, so that each value crosses to a cache once.
 //!
+//! Calls that are started (`iallreduce` and others) take the trees of short values: an allreduce is a reduce and a broadcast,
+//! and a gather and a reduce-scatter are one round in which each sends to all that need its part. They go on while the
+//! member is in any call of the communicator. [`Communicator::split`] and [`Communicator::duplicate`] make communicators
+//! with endpoints of their own.
+//!
 //! A message carries the number of its call, so that a member that is ahead does not disturb one that is behind.
 //!
 //! # Deaths
@@ -35,6 +40,8 @@
 mod algorithms;
 pub(crate) mod link;
 mod parts;
+mod split;
+mod started;
 
 use std::fmt;
 use std::time::Duration;
@@ -42,12 +49,14 @@ use std::time::Duration;
 use corewire::{ConnectError, Endpoint, EndpointError, MessageError, OpenError, OsError, Peer};
 
 pub use algorithms::Value;
+pub use started::Request;
 
 use crate::member::Member;
 
 /// All members of one view, for collective calls.
 ///
-/// All members make the same calls in the same order. A call waits for the others as far as it needs them.
+/// All members make the same calls in the same order. A call waits for the others as far as it needs them. Those that begin
+/// with `i`, such as [`iallreduce`](Self::iallreduce), only start it, and [`wait`](Self::wait) gives its result.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,8 +92,7 @@ use crate::member::Member;
 /// # }
 /// ```
 pub struct Communicator {
-    /// The group's name.
-    group: String,
+    origin: link::Origin,
     /// None once the communicator has ended: so others that still need this member hear of it.
     endpoint: Option<Endpoint>,
     members: Vec<Member>,
@@ -100,6 +108,8 @@ pub struct Communicator {
     /// Whose end ended the communicator.
     ended: Option<CollectiveError>,
     buffer: Vec<u8>,
+    /// Calls that were started and have not been waited for.
+    under_way: Vec<started::Started>,
 }
 
 /// Whether members at the same last-level cache first do a call among themselves.
@@ -168,6 +178,9 @@ pub enum CollectiveError {
         /// What is needed.
         needed: usize,
     },
+    /// The request was made by another communicator.
+    #[error("a request that another communicator has started cannot be waited for with this one")]
+    Foreign,
     /// This process has a communicator with the same members already. Views may differ in roles alone.
     #[error(
         "this process has a communicator of group {0} with the same members: use that, or drop it before"

@@ -122,6 +122,99 @@ fn parts_and_prefixes(all: &mut Communicator, length: usize) {
     assert!(values.into_iter().eq(own(rank.saturating_sub(1))));
 }
 
+/// Starts every call at once, in the middle of others that wait, and waits for them from the last to the first.
+fn every_call_started(all: &mut Communicator, length: usize) {
+    let (size, rank) = (all.size(), all.rank());
+    let own = |rank: usize| (0..length).map(move |at| (rank * 7919 + at) as u64);
+    let mine: Vec<u64> = own(rank).collect();
+    let sum_until = |end: usize| -> Vec<u64> {
+        (0..length).map(|at| (0..end).map(|one| (one * 7919 + at) as u64).sum()).collect()
+    };
+    let (sum, root) = (sum_until(size), size / 2);
+    let is_root = rank == root;
+    let mut calls = vec![
+        (all.iallreduce(&mine, |one, other| one + other).unwrap(), sum.clone()),
+        (all.ibroadcast(root, &mine).unwrap(), own(root).collect()),
+        (
+            all.ireduce(root, &mine, |one, other| one + other).unwrap(),
+            if is_root { sum.clone() } else { Vec::new() },
+        ),
+        (all.iscan(&mine, |one, other| one + other).unwrap(), sum_until(rank + 1)),
+        (all.iscan(&mine, |lower, _| lower).unwrap(), own(0).collect()),
+    ];
+    // Nobody waits for it, but the others need what it sends.
+    drop(all.iallreduce(&mine, |one, other| one ^ other).unwrap());
+    let mut values = mine.clone();
+    all.allreduce(&mut values, |one, other| one + other).unwrap();
+    assert_eq!(values, sum);
+    let barrier = all.ibarrier().unwrap();
+    let whole: Vec<u64> = (0..size).flat_map(|to| own(rank * size + to)).collect();
+    calls.push((
+        all.iall_to_all(&whole).unwrap(),
+        (0..size).flat_map(|from| own(from * size + rank)).collect(),
+    ));
+    let everything: Vec<u64> = (0..size).flat_map(own).collect();
+    calls.push((all.iallgather(&mine).unwrap(), everything.clone()));
+    let gathered = if is_root { everything } else { Vec::new() };
+    calls.push((all.igather(root, &mine).unwrap(), gathered));
+    let parts: Vec<u64> =
+        if is_root { (0..size).flat_map(|to| own(to + 3)).collect() } else { Vec::new() };
+    calls.push((all.iscatter(root, &parts, length).unwrap(), own(rank + 3).collect()));
+    let values: Vec<u64> = (0..size).flat_map(|to| own(rank + to)).collect();
+    let part = (0..length).map(|at| (0..size).map(|one| ((one + rank) * 7919 + at) as u64).sum());
+    calls.push((all.ireduce_scatter(&values, |one, other| one + other).unwrap(), part.collect()));
+    while !all.test(&barrier).unwrap() {
+        std::thread::yield_now();
+    }
+    all.wait(barrier).unwrap();
+    for (number, (call, expected)) in calls.into_iter().enumerate().rev() {
+        assert_eq!(all.wait(call).unwrap(), expected, "call {number}, {size} members");
+    }
+}
+
+#[test]
+fn calls_that_were_started_have_the_results_of_those_that_wait() {
+    for count in [1, 2, 3, 5, 8] {
+        with_members("started", count, Tiers::Auto, |all| {
+            for length in [0, 1, 1000, 20_000] {
+                every_call_started(all, length);
+            }
+            assert_eq!(
+                all.ibroadcast(99, &[1]).unwrap_err(),
+                CollectiveError::NoSuchRank { asked: 99, size: count }
+            );
+        });
+    }
+}
+
+#[test]
+fn a_communicator_is_split_by_color_and_ordered_by_key() {
+    with_members("split", 5, Tiers::Auto, |all| {
+        let rank = all.rank();
+        // Rank 4 gets none; the others have the opposite order.
+        let color = (rank < 4).then_some(u32::from(rank % 2 == 1));
+        let key = -i32::try_from(rank).unwrap();
+        let half = all.split(color, key).unwrap();
+        assert_eq!(half.is_none(), rank == 4);
+        if let Some(mut half) = half {
+            assert_eq!((half.size(), half.rank()), (2, usize::from(rank < 2)));
+            let mut ranks = [0; 2];
+            half.allgather(&[rank as u64], &mut ranks).unwrap();
+            assert_eq!(ranks, [rank as u64 % 2 + 2, rank as u64 % 2]);
+            // Calls of one are no calls of the other.
+            let started = half.iallreduce(&[1u32], |one, other| one + other).unwrap();
+            assert_eq!(all.test(&started).unwrap_err(), CollectiveError::Foreign);
+            assert_eq!(half.wait(started).unwrap(), [2]);
+        }
+        let mut twins = [all.duplicate().unwrap(), all.duplicate().unwrap()];
+        for twin in &mut twins {
+            assert_eq!((twin.size(), twin.rank()), (5, rank));
+            every_call(twin);
+        }
+        every_call_started(all, 10);
+    });
+}
+
 // Keeps P224.
 /// Roles change while a member looks at the view: a stop of 200 ms is enough.
 #[test]

@@ -21,7 +21,7 @@ use crate::given::given;
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-const CALLS: [&str; 10] = [
+const CALLS: [&str; 12] = [
     "barrier",
     "broadcast",
     "reduce",
@@ -32,6 +32,8 @@ const CALLS: [&str; 10] = [
     "reduce_scatter",
     "scan",
     "all_to_all",
+    "iallreduce",
+    "iallgather",
 ];
 const CALL: &str = "COREWIRE_TORTURE_CALL";
 const DIRECTORY: &str = "COREWIRE_TORTURE_DIRECTORY";
@@ -75,6 +77,11 @@ fn be_member(directory: &Path, call: &str, members: usize, length: usize) -> ! {
             "scatter" => all.scatter(0, &long, &mut values),
             "reduce_scatter" => all.reduce_scatter(&mut long, &mut values, u64::wrapping_add),
             "scan" => all.scan(&mut values, u64::wrapping_add),
+            "iallreduce" => {
+                let started = all.iallreduce(&values, u64::wrapping_add);
+                started.and_then(|started| all.wait(started)).map(drop)
+            }
+            "iallgather" => all.iallgather(&values).and_then(|it| all.wait(it)).map(drop),
             _ => all.all_to_all(&long.clone(), &mut long),
         };
         if let Err(error) = outcome {
