@@ -341,7 +341,7 @@ impl<T: Transport> Engine<T> {
     /// [`MessageError::UnknownOperation`].
     pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
         match *self.peers.operations.get(handle)? {
-            Operation::Receive { .. } | Operation::Many { .. }
+            Operation::Receive { .. } | Operation::Many { .. } | Operation::Claim
                 if self.peers.operations.is_posted(handle.index) =>
             {
                 self.peers.operations.end(handle.index, Err(MessageError::Cancelled), None);
@@ -384,6 +384,66 @@ impl<T: Transport> Engine<T> {
                 Some(Ok(Matched { key, space: selector.space(), status }))
             }
             None => self.unreachable_error(selector).map(Err),
+        }
+    }
+
+    /// Begins to claim the next message that `selector` asks for, in its turn among the receives that wait, and never
+    /// waits. The message is kept, whatever the budget, until it is received or given back.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    pub fn start_claim(&mut self, selector: Selector) -> Result<OperationHandle, MessageError> {
+        if self.peers.transport.has_notice() {
+            self.handle_notices()?;
+        }
+        let operations = &mut self.peers.operations;
+        let handle = operations.add_receive(selector, Operation::Claim, Options::default());
+        if !self.incoming.take_kept_for(&mut self.peers, &selector, handle.index) {
+            match self.unreachable_error(&selector) {
+                Some(error) => self.peers.operations.end(handle.index, Err(error), None),
+                None => self.peers.operations.post(handle.index),
+            }
+        }
+        Ok(handle)
+    }
+
+    /// The message that an operation has claimed, if it has; then the operation is over.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`]; the reason why no message will come, or why the message that was claimed is
+    /// gone.
+    pub fn take_claimed(
+        &mut self,
+        handle: OperationHandle,
+    ) -> Result<Option<Matched>, MessageError> {
+        let Some((key, selector)) = self.peers.operations.take_claimed(handle)? else {
+            return Ok(None);
+        };
+        match self.incoming.matching.get(key) {
+            Some(message) => {
+                let status = message.status();
+                Ok(Some(Matched { key, space: selector.space(), status }))
+            }
+            None => Err(selector
+                .source()
+                .map_or(MessageError::Cancelled, |source| self.end_of_peer(source))),
+        }
+    }
+
+    /// Whether [`take_claimed`](Self::take_claimed) returns something that can be received without waiting for its sender, or
+    /// an error.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`].
+    pub fn is_claim_ready(&self, handle: OperationHandle) -> Result<bool, MessageError> {
+        match self.peers.operations.get(handle)? {
+            Operation::Claim => Ok(false),
+            Operation::Claimed(key) => {
+                let message = self.incoming.matching.get(*key);
+                Ok(message.is_none_or(|message| message.is_whole() || message.offer.is_some()))
+            }
+            Operation::Ended(ended) if ended.result.is_err() => Ok(true),
+            _ => Err(MessageError::UnknownOperation),
         }
     }
 

@@ -157,6 +157,9 @@ impl Incoming {
     ) {
         let Some(total) = self.matching.get(key).map(|message| message.total) else { return };
         if !self.prepare(peers, operation, total) {
+            if peers.operations.is_claim(operation) {
+                self.claim_for(peers, operation, key);
+            }
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
@@ -189,6 +192,18 @@ impl Incoming {
         }
         message.bytes.give_back(&self.pool);
         self.fetch_held(peers);
+    }
+
+    /// A kept message is for this operation, which claims it.
+    pub(super) fn claim_for<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        operation: u32,
+        key: Key,
+    ) {
+        self.matching.claim(key);
+        peers.operations.set_claimed(operation, key);
+        peers.has_news = true;
     }
 
     /// Drops a kept message, or the rest of it as it arrives.

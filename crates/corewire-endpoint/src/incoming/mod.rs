@@ -348,6 +348,11 @@ impl Incoming {
                 self.note_match(peers, row, wants);
                 return true;
             }
+            if peers.operations.is_claim(operation) {
+                let (key, is_kept) = self.keep(peers, row, arrival, true);
+                self.claim_for(peers, operation, key);
+                return is_kept;
+            }
         }
         if let Some(caller) = caller
             && caller.is_waiting()

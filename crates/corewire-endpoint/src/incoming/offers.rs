@@ -42,19 +42,20 @@ impl Incoming {
             let key = self.matching.keep_offered(order, message);
             return self.defer_kept(row, key, 0);
         }
-        if let Some(message) = self.match_offered(peers, order, message, caller) {
-            self.keep_offered(peers, order, message, offer.is_blocking);
+        if let Some((message, claim)) = self.match_offered(peers, order, message, caller) {
+            self.keep_offered(peers, order, message, claim, offer.is_blocking);
         }
     }
 
-    /// Gives a message to the receive that asks for it. Returns it if there is none.
+    /// Gives a message to the receive that asks for it. Returns it if there is none, or if it is to be kept for an operation
+    /// that claims it.
     fn match_offered<T: Transport>(
         &mut self,
         peers: &mut Peers<T>,
         order: u64,
         message: Unexpected,
         caller: Option<&mut Caller<'_>>,
-    ) -> Option<Unexpected> {
+    ) -> Option<(Unexpected, Option<u32>)> {
         let Unexpected { source, envelope, total, .. } = message;
         let Envelope { space, tag, .. } = envelope;
         while let Some(operation) = peers.operations.take_posted(space, source, tag, total) {
@@ -62,6 +63,9 @@ impl Incoming {
                 let to = Destination::Operation(operation);
                 self.begin_transfer(peers, order, message, to);
                 return None;
+            }
+            if peers.operations.is_claim(operation) {
+                return Some((message, Some(operation)));
             }
         }
         if let Some(caller) = caller
@@ -84,7 +88,7 @@ impl Incoming {
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
         }
-        Some(message)
+        Some((message, None))
     }
 
     /// Keeps a record of a message until a receive asks for it. Fetches the message of a sender that waits, if there
@@ -94,6 +98,7 @@ impl Incoming {
         peers: &mut Peers<T>,
         order: u64,
         message: Unexpected,
+        claim: Option<u32>,
         is_blocking: bool,
     ) {
         peers.transport.count(EndpointCounter::Unexpected);
@@ -101,6 +106,9 @@ impl Incoming {
         let Unexpected { source, ref offer, .. } = message;
         let number = offer.as_ref().map_or(0, |offer| offer.number);
         let key = self.matching.keep_offered(order, message);
+        if let Some(operation) = claim {
+            self.claim_for(peers, operation, key);
+        }
         if is_blocking {
             self.rows[source.row() as usize].blocking_offer = Some(number);
             self.fetch_offered(peers, source, number, key);

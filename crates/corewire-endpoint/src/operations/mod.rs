@@ -20,7 +20,7 @@ use corewire_ring::message::{Memory, Sink, Space};
 
 use self::indexes::Posted;
 use crate::error::MessageError;
-use crate::list::Seed;
+use crate::list::{Key, Seed};
 use crate::selector::{Peer, Selector, Status};
 
 /// An operation that has begun: to be tested or waited for. It keeps its memory until its end has been
@@ -180,6 +180,10 @@ pub(crate) enum Operation {
     Call { to: Peer, number: u64, memory: Memory, is_lent: bool },
     /// A send. Its memory is with its peer.
     Send { to: Peer },
+    /// It waits for a message, which it claims: that is kept until it is received.
+    Claim,
+    /// It has claimed the message that is kept there.
+    Claimed(Key),
     /// It has ended, which has not been reported.
     Ended(Completion),
     /// The same, and the queue says so.
@@ -463,8 +467,11 @@ impl Operations {
             *is_closed = true;
             return;
         }
-        if !matches!(slot.operation, Operation::Free | Operation::Ended(_) | Operation::Queued(_)) {
-            self.under_way -= 1;
+        match slot.operation {
+            // It has what it waited for.
+            Operation::Claimed(_) => return,
+            Operation::Free | Operation::Ended(_) | Operation::Queued(_) => {}
+            _ => self.under_way -= 1,
         }
         let (mut offset, mut whole) = (0, NOBODY);
         let (kind, memory) = match std::mem::replace(&mut slot.operation, Operation::Free) {
@@ -502,6 +509,39 @@ impl Operations {
         self.release(index);
         if whole != NOBODY {
             self.end_part(whole);
+        }
+    }
+
+    /// Whether it claims its message, which is kept.
+    pub(crate) fn is_claim(&self, index: u32) -> bool {
+        matches!(self.slots[index as usize].operation, Operation::Claim)
+    }
+
+    /// It has claimed this message.
+    pub(crate) fn set_claimed(&mut self, index: u32, key: Key) {
+        self.under_way -= 1;
+        *self.by_index(index) = Operation::Claimed(key);
+    }
+
+    /// What an operation has claimed, if it has: then it is over.
+    pub(crate) fn take_claimed(
+        &mut self,
+        handle: OperationHandle,
+    ) -> Result<Option<(Key, Selector)>, MessageError> {
+        match *self.get(handle)? {
+            Operation::Claimed(key) => {
+                self.release(handle.index);
+                *self.by_index(handle.index) = Operation::Free;
+                Ok(Some((key, self.selector_of(handle.index))))
+            }
+            Operation::Claim => Ok(None),
+            Operation::Ended(Completion { result: Err(_), .. }) => {
+                match self.take(handle)?.map(|ended| ended.result) {
+                    Some(Err(error)) => Err(error),
+                    _ => Ok(None),
+                }
+            }
+            _ => Err(MessageError::UnknownOperation),
         }
     }
 

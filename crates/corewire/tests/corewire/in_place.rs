@@ -503,3 +503,80 @@ fn a_sender_that_only_sleeps_gives_back_what_it_is_asked_for() {
     b.send(to_a, 4, &[]).unwrap();
     assert_eq!(asleep.join().unwrap(), 4);
 }
+
+// Keeps P241.
+#[test]
+fn a_receive_without_memory_takes_its_turn_and_copies_nothing() {
+    let scratch = Scratch::new("in-place-ireceive");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").in_place_up_to(200_000).create().unwrap();
+    let mut b = domain.endpoint("b").create().unwrap();
+    let (to_b, to_a) = (a.peer("b").unwrap(), b.peer("a").unwrap());
+    warm_up((&mut a, to_b), &mut b);
+    let lengths = [8, 48, 160, 161, 1000, 16_384, 200_000, 300_000, 3_000_000];
+    for (number, length) in (0u64..).zip(lengths) {
+        // A receive with memory, one without, and one with memory again: in this order, whatever comes first.
+        let ask = |b: &mut Endpoint| {
+            let first = b.ireceive(Selector::any(), vec![0; length]).unwrap();
+            let second = b.ireceive_message(Selector::any().from(to_a)).unwrap();
+            (first, second, b.ireceive(Selector::tag(number), vec![0; length]).unwrap())
+        };
+        let sent = [1, 2, 3].map(|part| message(10 * number + part, length));
+        let mut asked = (number % 2 == 0).then(|| ask(&mut b));
+        let sends = sent.clone().map(|bytes| a.isend(to_b, number, bytes).unwrap());
+        let (first, second, third) = asked.take().unwrap_or_else(|| {
+            b.progress().unwrap();
+            ask(&mut b)
+        });
+        let got = loop {
+            a.progress().unwrap();
+            if let Some(got) = b.test_message(second).unwrap() {
+                break got;
+            }
+        };
+        assert!(got == sent[1], "{length} bytes");
+        assert_eq!((got.source(), got.tag()), (to_a, number));
+        assert_eq!(got.is_in_place(), (161..=200_000).contains(&length), "{length} bytes");
+        drop(got);
+        for (handle, sent) in [(first, &sent[0]), (third, &sent[2])] {
+            let ended = loop {
+                a.progress().unwrap();
+                if let Some(ended) = b.test(handle).unwrap() {
+                    break ended;
+                }
+            };
+            assert_eq!(ended.result.unwrap().bytes, length as u64);
+            assert!(ended.memory.into_vec() == *sent, "{length} bytes");
+        }
+        for send in sends {
+            a.wait(send).unwrap().result.unwrap();
+        }
+        assert!(matches!(b.test_message(second), Err(MessageError::UnknownOperation)));
+    }
+    assert_eq!(b.counter("violations").unwrap(), 0);
+}
+
+// Keeps P241.
+#[test]
+fn a_receive_without_memory_ends_with_its_peer_or_is_cancelled() {
+    let scratch = Scratch::new("in-place-ireceive-ends");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let cancelled = b.ireceive_message(Selector::tag(1)).unwrap();
+    let waiting = b.ireceive_message(Selector::tag(2).from(to_a)).unwrap();
+    let arrived = b.ireceive_message(Selector::tag(3).from(to_a)).unwrap();
+    assert!(b.test_message(cancelled).unwrap().is_none());
+    b.cancel(cancelled).unwrap();
+    assert!(matches!(b.wait_message(cancelled), Err(MessageError::Cancelled)));
+    a.send(to_b, 1, b"nobody asks for it").unwrap();
+    a.send(to_b, 3, &message(3, 5000)).unwrap();
+    a.close().unwrap();
+    assert!(b.wait_message(arrived).unwrap() == message(3, 5000));
+    assert!(matches!(b.wait_message(waiting), Err(MessageError::PeerLeft { .. })));
+    let late = b.ireceive_message(Selector::tag(4).from(to_a)).unwrap();
+    assert!(matches!(b.test_message(late), Err(MessageError::PeerLeft { .. })));
+    assert!(b.receive(Selector::tag(1)).unwrap() == *b"nobody asks for it");
+    // A handle of another kind.
+    let other = b.ireceive(Selector::tag(5), vec![0; 8]).unwrap();
+    assert!(matches!(b.test_message(other), Err(MessageError::UnknownOperation)));
+}

@@ -52,6 +52,78 @@ impl Endpoint {
         self.receive_matched(matched, &mut &mut *buffer)
     }
 
+    /// Begins to receive the next message that `selector` asks for, in its turn among the receives that wait, without
+    /// memory for it, and never waits: the message may have any length, and one that its sender can leave where it wrote it
+    /// is read there. [`wait_message`](Self::wait_message) gives it. (papers/004: `MMP_receive` of any size)
+    ///
+    /// From when it has come until then it is kept beside the [budget](crate::EndpointBuilder::budget).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-ireceive-{}", std::process::id()));
+    /// use corewire::{Domain, Selector};
+    ///
+    /// let domain = Domain::open_at(&dir)?;
+    /// let mut sums = domain.endpoint("sums").create()?;
+    /// let mut source = domain.endpoint("source").create()?;
+    /// let next = sums.ireceive_message(Selector::tag(1))?;
+    /// // Something else is done until it is there.
+    /// let to_sums = source.peer("sums")?;
+    /// source.send(to_sums, 1, &[7; 9000])?;
+    /// let message = sums.wait_message(next)?;
+    /// assert_eq!(message.iter().map(|&byte| u64::from(byte)).sum::<u64>(), 63_000);
+    /// # drop((message, sums, source, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; a later failure is that of `wait_message`.
+    pub fn ireceive_message(
+        &mut self,
+        selector: Selector,
+    ) -> Result<OperationHandle, MessageError> {
+        self.engine.start_claim(selector)
+    }
+
+    /// Waits for the message of an [`ireceive_message`](Self::ireceive_message). [`cancel`](Self::cancel) ends one whose
+    /// message has not begun to come.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`]; `Cancelled`; the reason why its sender has gone, if it asks for the messages of one
+    /// peer, or if that was before the whole message had come; `NoMemory`; `Interrupted`, after which it can be waited for
+    /// again if no message had come; `Forked`.
+    pub fn wait_message(&mut self, handle: OperationHandle) -> Result<OwnedMessage, MessageError> {
+        let matched = self.claimed(handle, Patience::Forever)?;
+        self.receive_claimed(matched)
+    }
+
+    /// The message of an [`ireceive_message`](Self::ireceive_message), if all of it has come; one that is copied from its
+    /// sender's memory is copied now. Does not wait otherwise.
+    ///
+    /// # Errors
+    /// As for [`wait_message`](Self::wait_message).
+    pub fn test_message(
+        &mut self,
+        handle: OperationHandle,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        self.engine.progress(None)?;
+        if !self.engine.is_claim_ready(handle)? {
+            return Ok(None);
+        }
+        let matched = self.claimed(handle, Patience::None)?;
+        self.receive_claimed(matched).map(Some)
+    }
+
+    /// What an operation has claimed.
+    pub(super) fn claimed(
+        &mut self,
+        handle: OperationHandle,
+        patience: Patience,
+    ) -> Result<Matched, MessageError> {
+        self.find(patience, |endpoint| endpoint.engine.take_claimed(handle).transpose())
+    }
+
     /// Begins to receive a claimed message into `memory`, and never waits. If the operation ends with
     /// [`MessageError::BufferTooSmall`], any receive may get the message.
     pub fn ireceive_claimed(

@@ -206,6 +206,24 @@ impl<'a> Within<'a> {
         }
     }
 
+    /// [`Endpoint::wait_message`]; `None` if no message had come by then. The rest of one that has begun to come is waited
+    /// for.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::wait_message`].
+    pub fn wait_message(
+        self,
+        handle: OperationHandle,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        match self.patience {
+            Patience::None => self.endpoint.test_message(handle),
+            patience => {
+                let matched = none_if_late(self.endpoint.claimed(handle, patience))?;
+                matched.map(|matched| self.endpoint.receive_claimed(matched)).transpose()
+            }
+        }
+    }
+
     /// [`Endpoint::completions`]; 0 if there was none.
     ///
     /// # Errors
