@@ -195,6 +195,7 @@ mod halves;
 mod host;
 mod open;
 mod path;
+mod patterns;
 mod rings;
 mod tell;
 mod topology;
@@ -341,6 +342,10 @@ pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
+pub use patterns::latest::{LatestBuilder, LatestReader, LatestWriter};
+pub use patterns::queue::{
+    Delivery, Job, Producer, Queue, QueueBuilder, QueueError, QueueView, Worker,
+};
 pub use rings::Rendezvous;
 pub use topology::{Topology, TopologyError};
 pub use typed::payload::Payload;

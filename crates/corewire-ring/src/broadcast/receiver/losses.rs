@@ -10,6 +10,7 @@ use corewire_layout::segment::Policy;
 use corewire_layout::slot::ahead_of;
 
 use super::Receiver;
+use crate::broadcast::head_of;
 use crate::broadcast::words::add;
 use crate::channel::Violation;
 use crate::sync::Ordering::Relaxed;
@@ -90,6 +91,22 @@ impl<H: Host> Receiver<H> {
         let later = oldest + self.slots.count() / 4;
         let stamp = self.slots.at(later).stamp().load(Relaxed);
         if ahead_of(stamp, later) >= 0 { later } else { oldest }
+    }
+
+    /// Makes the newest message the next one: passes those before it, which count as missed; or, if nothing was received yet,
+    /// steps back to it, if it was sent before this receiver joined. For a channel that overwrites, whose messages are read
+    /// only by copies that are checked.
+    pub fn skip_to_newest(&mut self) {
+        let Some(newest) = head_of(&self.slots).checked_sub(1) else { return };
+        // A sender that is not trusted may have stored anything.
+        if self.policy != Policy::Overwrite || newest > FLOOR_MAX {
+            return;
+        }
+        if newest > self.next {
+            self.lose_up_to(newest);
+        } else if newest < self.next && self.next == self.first {
+            (self.first, self.next) = (newest, newest);
+        }
     }
 
     /// Number of messages that were overwritten before they were read.

@@ -1,0 +1,321 @@
+//! The owner of a queue: the jobs, and the thread that gives them out.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use corewire_endpoint::{MessageError, Options, OwnedMessage, Peer, Report, Selector};
+use corewire_os::OsError;
+use corewire_os::fork::generation;
+
+use super::error::QueueError;
+use super::jobs::{Action, Delivery, Jobs, QueueView};
+use super::wire::Message;
+use crate::error::EndpointError;
+use crate::path::endpoint::{Endpoint, Event};
+use crate::wait::Interrupter;
+
+/// A queue in the process that owns it, returned by [`QueueBuilder::create`](crate::QueueBuilder::create). Its methods can be
+/// called from any thread.
+///
+/// Dropping it ends the queue: the jobs that are not done are lost, and calls of workers and producers end with
+/// [`MessageError::PeerLeft`]. Call [`finish`](Self::finish) and [`wait_until_done`](Self::wait_until_done) before.
+pub struct Queue {
+    shared: Arc<Shared>,
+    interrupter: Interrupter,
+    thread: Option<JoinHandle<()>>,
+    /// Of the process that owns it: a forked child must leave its parent's thread alone.
+    generation: u32,
+    capacity: usize,
+    largest: usize,
+}
+
+/// What the owner's threads share.
+struct Shared {
+    state: Mutex<State>,
+    /// A job was done, or there may be room.
+    changed: Condvar,
+}
+
+struct State {
+    jobs: Jobs<Peer>,
+    /// What the thread is to send.
+    actions: Vec<Action<Peer>>,
+    is_closing: bool,
+    /// The thread has ended, for this reason.
+    ended: Option<MessageError>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    pub(super) fn start(
+        endpoint: Endpoint,
+        delivery: Delivery,
+        capacity: usize,
+        largest: usize,
+    ) -> Result<Self, EndpointError> {
+        let jobs = Jobs::new(delivery, capacity);
+        let state = State { jobs, actions: Vec::new(), is_closing: false, ended: None };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let interrupter = endpoint.interrupter();
+        let serving = Serving { endpoint, shared: Arc::clone(&shared), largest };
+        let thread = std::thread::Builder::new().name("corewire-queue".into());
+        let thread = thread.spawn(move || serving.run()).map_err(|error| {
+            let (what, errno) = ("start a thread".into(), error.raw_os_error().unwrap_or(0));
+            EndpointError::from(OsError { what, errno })
+        })?;
+        let thread = Some(thread);
+        let generation = generation();
+        Ok(Self { shared, interrupter, thread, generation, capacity, largest })
+    }
+
+    /// Adds a job. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`QueueError::TooLong`], `Finished`; `Message` if the queue's endpoint has failed, or in a forked child.
+    pub fn push(&self, job: &[u8]) -> Result<(), QueueError> {
+        let mut state = self.open_for(job)?;
+        while !state.jobs.has_room() {
+            self.check(&state)?;
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.check(&state)?;
+        self.put(state, job);
+        Ok(())
+    }
+
+    /// Adds a job if there is room now.
+    ///
+    /// # Errors
+    /// [`QueueError::Full`]; otherwise as for [`push`](Self::push).
+    pub fn try_push(&self, job: &[u8]) -> Result<(), QueueError> {
+        let state = self.open_for(job)?;
+        if !state.jobs.has_room() {
+            return Err(QueueError::Full { capacity: self.capacity });
+        }
+        self.put(state, job);
+        Ok(())
+    }
+
+    /// Accepts no more jobs. Workers get those that are left, also those that go back; then their
+    /// [`take`](crate::Worker::take) returns `None`.
+    pub fn finish(&self) {
+        if self.generation == generation() {
+            let mut state = self.shared.lock();
+            let State { jobs, actions, .. } = &mut *state;
+            jobs.finish(actions);
+            drop(state);
+            self.shared.changed.notify_all();
+            self.interrupter.interrupt();
+        }
+    }
+
+    /// Waits until no job is left, for at most `timeout`. False if some are. With [`Delivery::AtMostOnce`] the last ones may
+    /// be at their workers still.
+    ///
+    /// # Errors
+    /// [`QueueError::Message`] if the queue's endpoint has failed, or in a forked child.
+    pub fn wait_until_done(&self, timeout: Duration) -> Result<bool, QueueError> {
+        let until = Instant::now().checked_add(timeout);
+        let mut state = self.ours()?;
+        loop {
+            if state.jobs.is_empty() {
+                return Ok(true);
+            }
+            if let Some(error) = &state.ended {
+                return Err(error.clone().into());
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                None => self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Ok(false),
+                Some(left) => {
+                    let waited = self.shared.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// How many jobs wait, run and are done.
+    #[must_use]
+    pub fn view(&self) -> QueueView {
+        match self.generation == generation() {
+            true => self.shared.lock().jobs.view(),
+            false => QueueView::default(),
+        }
+    }
+
+    /// Another thread of the parent may have had the lock.
+    fn ours(&self) -> Result<MutexGuard<'_, State>, QueueError> {
+        match self.generation == generation() {
+            true => Ok(self.shared.lock()),
+            false => Err(MessageError::Forked.into()),
+        }
+    }
+
+    fn open_for(&self, job: &[u8]) -> Result<MutexGuard<'_, State>, QueueError> {
+        if job.len() > self.largest {
+            let (max, asked) = (self.largest as u64, job.len() as u64);
+            return Err(QueueError::TooLong { max, asked });
+        }
+        let state = self.ours()?;
+        self.check(&state)?;
+        Ok(state)
+    }
+
+    fn check(&self, state: &State) -> Result<(), QueueError> {
+        match &state.ended {
+            Some(error) => Err(error.clone().into()),
+            None if state.jobs.is_finishing() => Err(QueueError::Finished),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State>, job: &[u8]) {
+        let State { jobs, actions, .. } = &mut *state;
+        let had_none = actions.is_empty();
+        jobs.push(job.to_vec(), actions);
+        let must_wake = had_none && !actions.is_empty();
+        drop(state);
+        if must_wake {
+            self.interrupter.interrupt();
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.generation != generation() {
+            return std::mem::forget(self.thread.take());
+        }
+        self.shared.lock().is_closing = true;
+        self.interrupter.interrupt();
+        // A thread that panicked has reported it.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("view", &self.view()).finish_non_exhaustive()
+    }
+}
+
+/// The thread that serves a queue.
+struct Serving {
+    endpoint: Endpoint,
+    shared: Arc<Shared>,
+    largest: usize,
+}
+
+impl Serving {
+    fn run(mut self) {
+        corewire_os::process::block_all_signals();
+        let shared = Arc::clone(&self.shared);
+        let ended = loop {
+            if shared.lock().is_closing {
+                break MessageError::Cancelled;
+            }
+            match self.endpoint.receive_event(Selector::any()) {
+                Ok(Event::Received(message)) => self.take(message),
+                Ok(Event::Gone { peer, .. }) => {
+                    self.change(|jobs, actions| jobs.gone(peer, actions))
+                }
+                Ok(Event::Came(_)) | Err(MessageError::Interrupted) => {}
+                Err(error) => break error,
+            }
+            self.act();
+        };
+        shared.lock().ended = Some(ended);
+        shared.changed.notify_all();
+    }
+
+    /// Handles what a worker or a producer says.
+    fn take(&mut self, message: OwnedMessage) {
+        let from = message.source();
+        match Message::of_tag(message.tag()) {
+            Some(Message::Push) if message.len() > self.largest => {
+                let max = self.largest as u64;
+                self.send(from, Message::TooLong { max }, &[]);
+            }
+            Some(Message::Push) => {
+                let job = message.into_vec();
+                self.change(|jobs, actions| jobs.push_from(from, job, actions));
+            }
+            Some(Message::Ask) => self.change(|jobs, actions| jobs.ask(from, actions)),
+            Some(Message::Done { number }) => {
+                self.change(|jobs, actions| jobs.finish_job(from, number, actions));
+            }
+            Some(Message::Back { number }) => {
+                self.change(|jobs, actions| jobs.give_back(from, number, actions));
+            }
+            // Nobody here says that to an owner.
+            _ => {}
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Jobs<Peer>, &mut Vec<Action<Peer>>)) {
+        let mut state = self.shared.lock();
+        let State { jobs, actions, .. } = &mut *state;
+        change(jobs, actions);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Sends what is to be sent. Never waits for a peer.
+    fn act(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        while !state.actions.is_empty() {
+            let actions = std::mem::take(&mut state.actions);
+            for action in actions {
+                match action {
+                    Action::Accepted { to } => self.send(to, Message::Accepted, &[]),
+                    Action::Finished { to } => self.send(to, Message::Finished, &[]),
+                    Action::Give { to, number, is_repeated } => {
+                        let State { jobs, actions, .. } = &mut *state;
+                        let Some(payload) = jobs.payload(number) else { continue };
+                        let give = Message::Give { number, is_repeated };
+                        // Of a peer that has gone an event follows: it gets its job back.
+                        if self.has_sent(to, give, payload) {
+                            jobs.has_gone_out(number, actions);
+                        }
+                    }
+                }
+            }
+        }
+        drop(state);
+        shared.changed.notify_all();
+    }
+
+    fn send(&mut self, to: Peer, message: Message, bytes: &[u8]) {
+        self.has_sent(to, message, bytes);
+    }
+
+    /// Sends, now or when there is room. False if the peer has gone.
+    fn has_sent(&mut self, to: Peer, message: Message, bytes: &[u8]) -> bool {
+        loop {
+            match self.endpoint.try_send(to, message.tag(), bytes) {
+                Ok(()) => return true,
+                // What interrupts is looked for after this.
+                Err(MessageError::Interrupted) => {}
+                Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
+                Err(_) => return false,
+            }
+        }
+        let options = Options { report: Report::ErrorsOnly, ..Options::default() };
+        loop {
+            match self.endpoint.isend_with(to, message.tag(), bytes.to_vec(), options) {
+                Err(MessageError::Interrupted) => {}
+                sent => return sent.is_ok(),
+            }
+        }
+    }
+}
