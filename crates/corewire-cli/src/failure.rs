@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use corewire::{
     ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError,
-    OsError, ReceiveError, SegmentError, SendError, TopologyError,
+    OsError, QueueError, ReceiveError, SegmentError, SendError, TopologyError,
 };
 use corewire_group::{CollectiveError, GroupError, JoinGroupError};
 
@@ -125,6 +125,21 @@ impl From<GroupError> for Failure {
 impl From<CollectiveError> for Failure {
     fn from(error: CollectiveError) -> Self {
         Self::other(error)
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Message(MessageError::PeerDied { name }) => {
+                Self { message: format!("the process that had the queue {name} died"), code: 3 }
+            }
+            QueueError::Message(MessageError::PeerLeft { name }) => Self {
+                message: format!("the queue {name} was ended before all of its jobs were done"),
+                code: 3,
+            },
+            error => Self::other(error),
+        }
     }
 }
 

@@ -1,28 +1,19 @@
 //! `corewire receive`: the messages of a channel to standard output.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use corewire::{
-    ChannelName, ChannelType, Domain, JoinError, ReceiveError, Snapshot, SnapshotReceiver,
-};
-use serde::Serialize;
+use corewire::{ChannelName, ChannelType, Domain, JoinError, ReceiveError, SnapshotReceiver};
 
 use crate::failure::Failure;
-use crate::{access, output, units};
-
-/// Bytes gathered before they are written, as long as more messages are there.
-const BUFFER_BYTES: usize = 64 << 10;
+use crate::sink::{Form, Sink};
+use crate::{access, latest, output, queue, units};
 
 const EXAMPLES: &str = "\
 Examples:
   corewire receive log --lines | grep error
   corewire receive log --lines --follow
   corewire receive image > copy.img
-  corewire receive prices --json | jq .sequence\n\
+  corewire receive prices --json | jq .sequence
+  corewire receive urls --queue --lines | xargs -n 1 curl -sO
+  corewire receive config --latest --count 1\n\
 \n\
 If the channel does not exist yet, the command says on standard error where it waits \
 for it, and then begins with the oldest message that is still there: nearly always the \
@@ -47,6 +38,13 @@ name, also when the sender died, and continues with its first message; standard 
 says so. If the next channel exists already by then, it continues with the next \
 message sent; with --oldest, or if it has waited for the first channel, with the oldest \
 message that is still there. It runs until a signal ends it.\n\
+\n\
+With --queue the command is a worker of a queue of send --queue: it writes a job when it gets one, and says that \
+it is done when it has been written. If it is killed before, another worker gets the job. In JSON, sequence is the \
+job's number, and type is null. It ends when the queue is finished.\n\
+\n\
+With --latest it writes the newest value of send --latest, and then newer ones: only the newest that there is when \
+it looks. It ends with the value's writer.\n\
 \n\
 Exit codes: 0 at the end of the stream (or after --count, or when nobody reads the \
 output any more), 3 if the sender died, 1 for any other failure.";
@@ -87,10 +85,16 @@ pub(crate) struct Args {
     /// End after N messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Take jobs from the work queue of this name, each of which no other process gets
+    #[arg(long, conflicts_with_all = ["follow", "oldest", "cache_domain", "latest"])]
+    queue: bool,
+    /// Write the newest value of this name, and each newer one that is found then
+    #[arg(long, conflicts_with_all = ["follow", "oldest", "cache_domain"])]
+    latest: bool,
 }
 
 impl Args {
-    fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         match (self.lines, self.null, self.framed, self.json) {
             (true, ..) => Form::Ended(b"\n"),
             (_, true, ..) => Form::Ended(b"\0"),
@@ -105,6 +109,13 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let mut sink = Sink::open(args.form())?;
+    let (name, count) = (args.channel.as_str(), args.count.unwrap_or(u64::MAX));
+    if args.queue {
+        return queue::receive(&domain, name, count, !args.no_wait, &mut sink);
+    }
+    if args.latest {
+        return latest::receive(&domain, name, count, !args.no_wait, &mut sink);
+    }
     let mut receiver = join(args, &domain)?;
     let mut left = args.count.unwrap_or(u64::MAX);
     loop {
@@ -230,99 +241,5 @@ fn next(receiver: &mut SnapshotReceiver, sink: &mut Sink) -> Result<(), End> {
         if sink.take(receiver.receive()?)? {
             return Ok(());
         }
-    }
-}
-
-/// How messages are written.
-#[derive(Debug, Clone, Copy)]
-enum Form {
-    /// Each is followed by these bytes.
-    Ended(&'static [u8]),
-    /// Each follows its length.
-    Framed,
-    /// Each is an object on a line of its own.
-    Json,
-}
-
-/// A message in JSON.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    sequence: u64,
-    time_s: f64,
-    r#type: Option<TypeOf<'a>>,
-    bytes: String,
-}
-
-/// The declared type of a channel, in JSON.
-#[derive(Debug, Serialize)]
-struct TypeOf<'a> {
-    name: &'a str,
-    bytes: u64,
-}
-
-/// Standard output, with a buffer of its own: the standard library's would flush at every line.
-struct Sink {
-    output: BufWriter<File>,
-    form: Form,
-    /// The type of the channel's messages.
-    of_type: Option<ChannelType>,
-    /// The message to be written.
-    message: Vec<u8>,
-}
-
-impl Sink {
-    fn open(form: Form) -> Result<Self, Failure> {
-        let own = rustix::io::dup(io::stdout());
-        let own = own.map_err(|error| output::failed(&error.into()))?;
-        let output = BufWriter::with_capacity(BUFFER_BYTES, File::from(own));
-        Ok(Self { output, form, of_type: None, message: Vec::new() })
-    }
-
-    /// Writes a message; false if it was overwritten before it was copied.
-    fn take(&mut self, mut snapshot: Snapshot<'_>) -> Result<bool, Failure> {
-        if snapshot.copy_into(&mut self.message).is_err() {
-            return Ok(false);
-        }
-        self.write(snapshot.sequence())?;
-        Ok(true)
-    }
-
-    fn write(&mut self, sequence: u64) -> Result<(), Failure> {
-        let Self { output, message, form, .. } = self;
-        let written = match *form {
-            Form::Ended(end) => output.write_all(message).and_then(|()| output.write_all(end)),
-            Form::Framed => {
-                let length = u32::try_from(message.len()).map_err(|_| {
-                    Failure::other(format!(
-                        "message {sequence} has {} bytes: --framed can write at most {}",
-                        message.len(),
-                        u32::MAX
-                    ))
-                })?;
-                output.write_all(&length.to_le_bytes()).and_then(|()| output.write_all(message))
-            }
-            Form::Json => return self.write_json(sequence),
-        };
-        written.map_err(|error| output::failed(&error))
-    }
-
-    fn write_json(&mut self, sequence: u64) -> Result<(), Failure> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let of_type = self.of_type.as_ref();
-        let of_type = of_type.map(|ChannelType { name, bytes, .. }| TypeOf { name, bytes: *bytes });
-        let line = Line {
-            sequence,
-            // Whole microseconds: more digits would claim more than the clock knows.
-            time_s: (now.as_secs_f64() * 1e6).round() / 1e6,
-            r#type: of_type,
-            bytes: STANDARD.encode(&self.message),
-        };
-        let mut text = serde_json::to_string(&line).map_err(Failure::other)?;
-        text.push('\n');
-        self.output.write_all(text.as_bytes()).map_err(|error| output::failed(&error))
-    }
-
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.output.flush().map_err(|error| output::failed(&error))
     }
 }

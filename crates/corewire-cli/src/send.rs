@@ -12,17 +12,19 @@ use crate::failure::Failure;
 use crate::input::Input;
 use crate::records::{Records, Splitter};
 use crate::signals::Signals;
-use crate::{access, output, units};
+use crate::{access, latest, output, queue, units};
 
 /// Bytes asked of the input at a time when it is cut into messages.
-const READ_BYTES: usize = 64 << 10;
+pub(crate) const READ_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
 Examples:
   tail -f log | corewire send log --lines
   corewire send image disk.img --wait-receivers 3
   find . -print0 | corewire send files -0
-  corewire send log --lines --access group:adm\n\
+  corewire send log --lines --access group:adm
+  corewire send urls --queue --lines urls.txt
+  corewire send config --latest config.json\n\
 \n\
 What is a message? Without an option, what one read of the input returns, up to \
 --chunk bytes. With --lines, a line. With -0, what stands before a NUL byte. With \
@@ -50,6 +52,14 @@ With --shared, more processes may send on the channel. It ends with the last of 
 there, so that each message crosses to that cache once. auto chooses two if the file \
 that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers so \
 many get a message sooner.\n\
+\n\
+With --queue each message is a job, which one process of receive --queue gets, first in, first out. The first \
+such command owns the queue: it ends when all jobs are done, those of others too. Later ones add their jobs to it, and \
+end when these are accepted. A job whose worker has died goes to another one, before all others: it may be done twice. \
+With --at-most-once it is lost instead. Jobs do not survive the owner; after a signal it says how many were not done.\n\
+\n\
+With --latest each message takes the place of the one before. At the end of the input the last one stays, until a \
+signal.\n\
 \n\
 --access lets other users receive with --owner, from a channel in \
 $COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. The rule stays with that directory, with its mode, and \
@@ -100,6 +110,15 @@ pub(crate) struct Args {
     /// Let up to N processes send on the channel; each of them needs this option
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=128))]
     shared: Option<u16>,
+    /// Make a work queue of this name, or add to it: each message is a job for one process
+    #[arg(long, conflicts_with_all = ["overwrite", "evict", "shared", "receivers", "wait_receivers", "levels", "access"])]
+    queue: bool,
+    /// With --queue: hand each job out once, so that a worker that is killed may lose one
+    #[arg(long, requires = "queue")]
+    at_most_once: bool,
+    /// Keep only the last message, for those that ask for it, until a signal ends this
+    #[arg(long, conflicts_with_all = ["overwrite", "evict", "shared", "wait_receivers", "levels", "queue"])]
+    latest: bool,
     /// Whether receivers at another last-level cache read a relay there
     #[arg(long, value_name = "LEVELS", default_value = "auto", conflicts_with = "shared")]
     levels: LevelsName,
@@ -163,6 +182,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Sends until the input ends or a signal is caught; in both cases the channel is closed in order.
 fn run_until(args: &Args, input: &mut Input, signals: &Signals) -> Result<(), Failure> {
     let domain = access::open_domain_with(args.access.clone())?;
+    let records = (args.records(), args.largest_message());
+    let name = args.channel.as_str();
+    if args.queue {
+        return queue::send(&domain, name, args.at_most_once, records, input, signals);
+    }
+    if args.latest {
+        return latest::send(&domain, name, args.receivers, records, input, signals);
+    }
     let mut builder = domain
         .sender(args.channel.as_str())
         .receivers(args.receivers.into())

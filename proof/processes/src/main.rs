@@ -49,6 +49,8 @@
 //! | `ring` | joins all monitors to a ring, and says how many circuits they have when it is asked |
 //! | `attack-monitor` | does to a monitor what the channel's name says, says how that ended |
 //! | `misbehave` | binds and sends `count` messages that are none, says how that ended |
+//! | `work` | does the jobs of a queue, notes each in a file |
+//! | `watch` | reads a last value until its writer ends, says how many |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -72,6 +74,7 @@ mod intruder;
 mod large;
 mod listening;
 mod mesh;
+mod patterns;
 mod refuse;
 mod stream;
 mod supervised;
@@ -237,6 +240,8 @@ fn run() -> Outcome {
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "work" => patterns::work(&domain, directory.as_ref(), &options),
+        "watch" => patterns::watch(&domain, &options),
         "mesh" => mesh::run(&domain, &options),
         "echo" => large::echo(&domain, &options),
         "listen" => listening::listen(&domain, &options),

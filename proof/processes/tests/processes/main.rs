@@ -15,6 +15,7 @@ mod held;
 mod large;
 mod listeners;
 mod mesh;
+mod patterns;
 mod refusals;
 mod relays;
 mod stopped;

@@ -80,14 +80,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError::TooLong`], `Finished`; `Message` if the queue's endpoint has failed, or in a forked child.
     pub fn push(&self, job: &[u8]) -> Result<(), QueueError> {
-        let mut state = self.open_for(job)?;
-        while !state.jobs.has_room() {
-            self.check(&state)?;
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.check(&state)?;
-        self.put(state, job);
-        Ok(())
+        self.push_timeout(job, Duration::MAX)
     }
 
     /// Adds a job if there is room now.
@@ -95,11 +88,40 @@ impl Queue {
     /// # Errors
     /// [`QueueError::Full`]; otherwise as for [`push`](Self::push).
     pub fn try_push(&self, job: &[u8]) -> Result<(), QueueError> {
-        let state = self.open_for(job)?;
-        if !state.jobs.has_room() {
-            return Err(QueueError::Full { capacity: self.capacity });
+        self.push_timeout(job, Duration::ZERO)
+    }
+
+    /// Adds a job, and waits for room for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`try_push`](Self::try_push).
+    pub fn push_timeout(&self, job: &[u8], timeout: Duration) -> Result<(), QueueError> {
+        if job.len() > self.largest {
+            let (max, asked) = (self.largest as u64, job.len() as u64);
+            return Err(QueueError::TooLong { max, asked });
         }
-        self.put(state, job);
+        let until = Instant::now().checked_add(timeout);
+        let mut state = self.ours()?;
+        loop {
+            match &state.ended {
+                Some(error) => return Err(error.clone().into()),
+                None if state.jobs.is_finishing() => return Err(QueueError::Finished),
+                None if state.jobs.has_room() => break,
+                None => {}
+            }
+            let Some(later) = self.wait(state, until) else {
+                return Err(QueueError::Full { capacity: self.capacity });
+            };
+            state = later;
+        }
+        let State { jobs, actions, .. } = &mut *state;
+        let had_none = actions.is_empty();
+        jobs.push(job.to_vec(), actions);
+        let must_wake = had_none && !actions.is_empty();
+        drop(state);
+        if must_wake {
+            self.interrupter.interrupt();
+        }
         Ok(())
     }
 
@@ -131,15 +153,28 @@ impl Queue {
             if let Some(error) = &state.ended {
                 return Err(error.clone().into());
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state = match left {
-                None => self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Ok(false),
-                Some(left) => {
-                    let waited = self.shared.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match self.wait(state, until) {
+                Some(later) => state = later,
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Waits for a change; `None` if it is too late. Without a time it waits without a limit.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        until: Option<Instant>,
+    ) -> Option<MutexGuard<'a, State>> {
+        let changed = &self.shared.changed;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            None => Some(changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
+            Some(Duration::ZERO) => None,
+            Some(left) => {
+                let waited = changed.wait_timeout(state, left);
+                Some(waited.unwrap_or_else(PoisonError::into_inner).0)
+            }
         }
     }
 
@@ -157,35 +192,6 @@ impl Queue {
         match self.generation == generation() {
             true => Ok(self.shared.lock()),
             false => Err(MessageError::Forked.into()),
-        }
-    }
-
-    fn open_for(&self, job: &[u8]) -> Result<MutexGuard<'_, State>, QueueError> {
-        if job.len() > self.largest {
-            let (max, asked) = (self.largest as u64, job.len() as u64);
-            return Err(QueueError::TooLong { max, asked });
-        }
-        let state = self.ours()?;
-        self.check(&state)?;
-        Ok(state)
-    }
-
-    fn check(&self, state: &State) -> Result<(), QueueError> {
-        match &state.ended {
-            Some(error) => Err(error.clone().into()),
-            None if state.jobs.is_finishing() => Err(QueueError::Finished),
-            None => Ok(()),
-        }
-    }
-
-    fn put(&self, mut state: MutexGuard<'_, State>, job: &[u8]) {
-        let State { jobs, actions, .. } = &mut *state;
-        let had_none = actions.is_empty();
-        jobs.push(job.to_vec(), actions);
-        let must_wake = had_none && !actions.is_empty();
-        drop(state);
-        if must_wake {
-            self.interrupter.interrupt();
         }
     }
 }
