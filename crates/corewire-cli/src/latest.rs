@@ -6,8 +6,7 @@ use corewire_os::event::wait_readable;
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::output;
-use crate::records::{Records, Splitter};
-use crate::send::READ_BYTES;
+use crate::records::{READ_BYTES, Records, Splitter};
 use crate::signals::Signals;
 use crate::sink::Sink;
 

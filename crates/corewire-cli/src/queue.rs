@@ -6,8 +6,7 @@ use corewire::{ConnectError, Domain, EndpointError, Producer, Queue, QueueError,
 
 use crate::failure::Failure;
 use crate::input::Input;
-use crate::records::{Records, Splitter};
-use crate::send::READ_BYTES;
+use crate::records::{READ_BYTES, Records, Splitter};
 use crate::signals::Signals;
 use crate::sink::Sink;
 use crate::{output, units};
@@ -20,7 +19,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// Where jobs go.
 enum Jobs {
     Own(Queue),
-    Others(Producer),
+    Others(Box<Producer>),
 }
 
 /// Why no more jobs are added.
@@ -67,7 +66,7 @@ pub(crate) fn send(
         Ok(queue) => Jobs::Own(queue),
         Err(EndpointError::AlreadyExists(_)) => {
             output::note(format!("{name} exists: adding jobs to it"));
-            Jobs::Others(builder.producer()?)
+            Jobs::Others(Box::new(builder.producer()?))
         }
         Err(error) => return Err(error.into()),
     };

@@ -2,6 +2,9 @@
 
 use crate::failure::Failure;
 
+/// Bytes asked of the input at a time when it is cut into messages.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+
 /// Bytes of the length before a framed message.
 pub(crate) const LENGTH_BYTES: usize = 4;
 

@@ -10,12 +10,9 @@ use corewire::{
 
 use crate::failure::Failure;
 use crate::input::Input;
-use crate::records::{Records, Splitter};
+use crate::records::{READ_BYTES, Records, Splitter};
 use crate::signals::Signals;
 use crate::{access, latest, output, queue, units};
-
-/// Bytes asked of the input at a time when it is cut into messages.
-pub(crate) const READ_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,6 +10,7 @@ mod live;
 mod log;
 mod look;
 mod mpi;
+mod patterns;
 mod scratch;
 mod services;
 mod streams;

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corewire::Domain;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::scratch::{Running, Scratch, eventually, files_in, line, noise};
 
@@ -521,108 +521,4 @@ fn a_channel_of_a_type_is_read_as_bytes() {
     let found = json.finish().json();
     assert_eq!(found["bytes"], "AgEAAAAAAAA=");
     assert_eq!(found["type"], serde_json::json!({ "name": "test.Tick.1", "bytes": 8 }));
-}
-
-// Keeps P243.
-#[test]
-fn each_job_of_a_queue_is_written_by_one_worker() {
-    let scratch = Scratch::new("queue");
-    let mut owner =
-        Running::start(scratch.command("send jobs --queue --lines").stdin(Stdio::piped()));
-    let workers =
-        [(); 3].map(|()| Running::start(&mut scratch.command("receive jobs --queue --lines")));
-    let mut input = owner.input();
-    for job in 0..1000 {
-        writeln!(input, "job {job}").unwrap();
-    }
-    // Another process adds some.
-    eventually(|| scratch.run("ls").text().contains("jobs "));
-    let mut other =
-        Running::start(scratch.command("send jobs --queue --lines").stdin(Stdio::piped()));
-    let mut more = other.input();
-    writeln!(more, "one more").unwrap();
-    drop(more);
-    let done = other.finish();
-    done.expect_code(0);
-    assert!(done.errors.contains("jobs exists: adding jobs to it"), "{}", done.errors);
-    drop(input);
-    owner.finish().expect_code(0);
-    let mut lines = Vec::new();
-    for worker in workers {
-        let done = worker.finish();
-        done.expect_code(0);
-        lines.extend(done.text().lines().map(str::to_owned));
-    }
-    lines.sort_unstable();
-    let mut expected: Vec<_> = (0..1000).map(|job| format!("job {job}")).collect();
-    expected.push("one more".to_owned());
-    expected.sort_unstable();
-    assert_eq!(lines, expected);
-}
-
-// Keeps P243.
-#[test]
-fn a_job_whose_worker_was_killed_goes_to_another_and_jobs_that_are_left_are_said() {
-    let scratch = Scratch::new("queue-kill");
-    let mut owner =
-        scratch.command("send jobs --queue --lines").stdin(Stdio::piped()).spawn().unwrap();
-    let mut errors = BufReader::new(owner.stderr.take().unwrap());
-    let mut input = owner.stdin.take().unwrap();
-    writeln!(input, "first").unwrap();
-    // It has the job, and cannot write it: its output is a pipe that is full.
-    let mut held = scratch.command("receive jobs --queue --json");
-    let (reader, writer) = std::io::pipe().unwrap();
-    let full = [0; 1 << 16];
-    (&writer).write_all(&full).unwrap();
-    let held = Running::start_unread(held.stdout(writer));
-    eventually(|| {
-        let rows = scratch.run("ls --json").json();
-        rows.as_array().unwrap().iter().any(|row| row["name"] == "jobs" && row["peers"] == 1)
-    });
-    held.signal(Signal::KILL);
-    held.finish();
-    drop(reader);
-    let next = scratch.run("receive jobs --queue --json --count 1");
-    next.expect_code(0);
-    assert_eq!(next.json()["sequence"], 0);
-    writeln!(input, "second").unwrap();
-    writeln!(input, "third").unwrap();
-    drop(input);
-    // Nobody does them.
-    let waits = line(&mut errors);
-    assert!(waits.contains("waiting: 2 jobs are not done, no worker has one"), "{waits}");
-    assert!(waits.contains("corewire receive jobs --queue"), "{waits}");
-    kill_process(Pid::from_child(&owner), Signal::TERM).unwrap();
-    assert!(line(&mut errors).contains("2 jobs were not done"));
-    owner.wait().unwrap();
-    scratch.run("receive jobs --queue --no-wait").expect_line(1, "jobs");
-    scratch.run("send jobs --queue --overwrite").expect_line(2, "--overwrite");
-    scratch.run("send jobs --at-most-once").expect_line(2, "--queue");
-}
-
-// Keeps P242.
-#[test]
-fn the_last_value_stays_until_its_writer_ends() {
-    let scratch = Scratch::new("latest");
-    let mut writer = scratch.command("send config --latest --lines");
-    let mut writer = writer.stdin(Stdio::piped()).spawn().unwrap();
-    let mut errors = BufReader::new(writer.stderr.take().unwrap());
-    let reader = Running::start(&mut scratch.command("receive config --latest --lines"));
-    let mut input = writer.stdin.take().unwrap();
-    input.write_all(b"one\ntwo\nthree\n").unwrap();
-    eventually(|| {
-        let found = scratch.run("receive config --latest --count 1 --json").json();
-        found["sequence"] == 2 && found["bytes"] == "dGhyZWU="
-    });
-    drop(input);
-    let kept = line(&mut errors);
-    assert!(kept.contains("config keeps its last value until a signal"), "{kept}");
-    assert_eq!(scratch.run("receive config --latest --count 1 --lines").text(), "three\n");
-    kill_process(Pid::from_child(&writer), Signal::TERM).unwrap();
-    writer.wait().unwrap();
-    let done = reader.finish();
-    done.expect_code(0);
-    assert!(done.text().ends_with("three\n") && !done.text().contains('\0'), "{}", done.text());
-    let empty = Running::start(scratch.command("send config --latest").stdin(Stdio::null()));
-    empty.finish().expect_line(1, "there is no value");
 }

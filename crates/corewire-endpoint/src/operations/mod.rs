@@ -5,11 +5,13 @@
 //! | this one | one entry for each operation, from its beginning until its end has been reported |
 //! | [`posted`] | the receives among them that wait for a message, in order |
 //! | [`indexes`] | how those are found once there are many |
+//! | [`claims`] | those that claim a message, which is kept until it is received |
 //! | [`many`] | receives of many messages, and their parts |
 //!
 //! A receive is one entry: what it asks for, its memory, how it is reported, and its neighbours in the list of those that
 //! wait. Posting it writes that entry, and its neighbour's link; it allocates nothing once there is a free entry.
 
+mod claims;
 mod indexes;
 mod many;
 mod posted;
@@ -509,39 +511,6 @@ impl Operations {
         self.release(index);
         if whole != NOBODY {
             self.end_part(whole);
-        }
-    }
-
-    /// Whether it claims its message, which is kept.
-    pub(crate) fn is_claim(&self, index: u32) -> bool {
-        matches!(self.slots[index as usize].operation, Operation::Claim)
-    }
-
-    /// It has claimed this message.
-    pub(crate) fn set_claimed(&mut self, index: u32, key: Key) {
-        self.under_way -= 1;
-        *self.by_index(index) = Operation::Claimed(key);
-    }
-
-    /// What an operation has claimed, if it has: then it is over.
-    pub(crate) fn take_claimed(
-        &mut self,
-        handle: OperationHandle,
-    ) -> Result<Option<(Key, Selector)>, MessageError> {
-        match *self.get(handle)? {
-            Operation::Claimed(key) => {
-                self.release(handle.index);
-                *self.by_index(handle.index) = Operation::Free;
-                Ok(Some((key, self.selector_of(handle.index))))
-            }
-            Operation::Claim => Ok(None),
-            Operation::Ended(Completion { result: Err(_), .. }) => {
-                match self.take(handle)?.map(|ended| ended.result) {
-                    Some(Err(error)) => Err(error),
-                    _ => Ok(None),
-                }
-            }
-            _ => Err(MessageError::UnknownOperation),
         }
     }
 
