@@ -90,6 +90,7 @@ mod lane;
 mod message;
 mod question;
 mod random;
+mod reactor;
 mod server;
 mod tag;
 mod totals;
@@ -108,6 +109,7 @@ pub use exchange::{Description, Form, Forms, SERVICE_NAME_BYTES_MAX, Wire};
 pub use identity::Identity;
 pub use introspection::{Bindings, BoundClient, Introspection};
 pub use message::Message;
+pub use reactor::{Reactor, Waiting, Watched};
 pub use server::{
     ClientId, Dispatch, Incoming, LaterReply, Outbox, PartSender, Pulled, Refusal, Reply, Serve,
     ServerCore, Stopper, Version,

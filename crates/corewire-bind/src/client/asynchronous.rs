@@ -1,16 +1,15 @@
 //! A client for tasks of any executor.
 //!
 //! A task reads everything that has come, for all tasks, and wakes those whose reply was among it. Then it waits for the
-//! client's descriptor, in the reactor of `async-io`, which needs no executor of its own. Several tasks may wait at once.
+//! client's descriptor, in the reactor of `async-io`, which needs no executor of its own, or in another one. Several tasks
+//! may wait at once.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use async_io::{Async, Readable, Writable};
 use corewire::Domain;
 use corewire_circuit::patience::Patience;
 use futures_core::Stream as _;
@@ -23,6 +22,7 @@ use crate::error::{BindError, CallError};
 use crate::exchange::Description;
 use crate::lane::Interest;
 use crate::message::Message;
+use crate::reactor::{Reactor, Waiting, Watched, of_async_io};
 use crate::tag::Tag;
 
 /// A client's end of a connection, for generated code: a handle that tasks share. A clone is the same client.
@@ -31,7 +31,7 @@ pub struct AsyncBinding(Arc<Shared>);
 
 struct Shared {
     binding: Mutex<Binding>,
-    readiness: Async<OwnedFd>,
+    readiness: Box<dyn Watched>,
     /// Tasks that wait for the descriptor. Changed upwards only while the binding is locked.
     waiting: Mutex<usize>,
 }
@@ -55,18 +55,27 @@ impl AsyncBinding {
         own: &'static Description<'static>,
     ) -> Result<Self, BindError> {
         let (domain, service) = (domain.clone(), service.to_owned());
+        let reactor = bind.reactor_of_tasks();
         let bind = bind.clone().on_core(rustix::thread::sched_getcpu());
         let binding = blocking::unblock(move || bind.connect(&domain, &service, own)).await?;
-        Self::new(binding)
+        Self::with_reactor(binding, &reactor)
     }
 
-    /// Lets tasks use a binding.
+    /// Lets tasks use a binding, which wait in the reactor of `async-io`.
     ///
     /// # Errors
     /// [`BindError`]: there is no descriptor to wait for.
-    pub fn new(mut binding: Binding) -> Result<Self, BindError> {
+    pub fn new(binding: Binding) -> Result<Self, BindError> {
+        Self::with_reactor(binding, &of_async_io())
+    }
+
+    /// The same in another reactor.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_reactor(mut binding: Binding, reactor: &Reactor) -> Result<Self, BindError> {
         let readiness = match binding.readiness() {
-            Ok(readiness) => Async::new_nonblocking(readiness).map_err(|error| CallError::Os {
+            Ok(readiness) => reactor(readiness).map_err(|error| CallError::Os {
                 what: "wait for a descriptor",
                 errno: error.raw_os_error().unwrap_or_default(),
             }),
@@ -215,7 +224,7 @@ impl AsyncBinding {
                 let Some(interest) = binding.interest()? else { continue };
                 turn.begin();
                 drop(binding);
-                if wait.poll(&self.0.readiness, interest, cx).is_pending() {
+                if wait.poll(&*self.0.readiness, interest, cx).is_pending() {
                     return Poll::Pending;
                 }
                 turn.end();
@@ -280,28 +289,28 @@ impl Binding {
     }
 }
 
-/// Waits for a descriptor in the reactor.
+/// Waits for a descriptor in the reactor. Its errors are found again by who reads.
 #[derive(Default)]
 struct Wait<'a> {
-    readable: Option<Readable<'a, OwnedFd>>,
-    writable: Option<Writable<'a, OwnedFd>>,
+    readable: Option<Waiting<'a>>,
+    writable: Option<Waiting<'a>>,
 }
 
 impl<'a> Wait<'a> {
     fn poll(
         &mut self,
-        readiness: &'a Async<OwnedFd>,
+        readiness: &'a dyn Watched,
         interest: Interest,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let readable = self.readable.get_or_insert_with(|| readiness.readable());
-        if Pin::new(readable).poll(cx).is_ready() {
+        if readable.as_mut().poll(cx).is_ready() {
             self.readable = None;
             return Poll::Ready(());
         }
         if interest == Interest::ReadAndWrite {
             let writable = self.writable.get_or_insert_with(|| readiness.writable());
-            if Pin::new(writable).poll(cx).is_ready() {
+            if writable.as_mut().poll(cx).is_ready() {
                 self.writable = None;
                 return Poll::Ready(());
             }

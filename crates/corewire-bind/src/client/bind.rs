@@ -25,6 +25,7 @@ use crate::lane::{CircuitLink, RingLink, SocketLink};
 use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX};
 use crate::question::ask;
 use crate::random::random_u64;
+use crate::reactor::{Given, Reactor, of_async_io};
 use crate::tag::{Control, Tag};
 
 /// How a client binds. The default tries all drivers in the order of [`Driver::ALL`], and waits for 10 seconds for a
@@ -46,6 +47,7 @@ pub struct Bind {
     /// The core on which the client runs, if another thread binds for it.
     core: Option<usize>,
     monitor: MonitorAt,
+    reactor: Option<Given>,
 }
 
 impl Default for Bind {
@@ -53,7 +55,8 @@ impl Default for Bind {
         let (drivers, timeout) = (Driver::ALL.to_vec(), Duration::from_secs(10));
         let monitor = MonitorAt::default();
         let (event_bytes_max, decoded_bytes_max) = (WAITING_BYTES_MAX, DECODED_BYTES_MAX);
-        Self { drivers, timeout, event_bytes_max, decoded_bytes_max, core: None, monitor }
+        let (core, reactor) = (None, None);
+        Self { drivers, timeout, event_bytes_max, decoded_bytes_max, core, monitor, reactor }
     }
 }
 
@@ -97,6 +100,17 @@ impl Bind {
     pub fn decoded_bytes(mut self, bytes_max: usize) -> Self {
         self.decoded_bytes_max = bytes_max;
         self
+    }
+
+    /// Sets where the tasks of an `AsyncClient` wait. Default: in the reactor of `async-io`, which has a thread of its own.
+    /// `corewire_tokio::bind()` sets that of tokio.
+    pub fn reactor(mut self, reactor: Reactor) -> Self {
+        self.reactor = Some(Given(reactor));
+        self
+    }
+
+    pub(super) fn reactor_of_tasks(&self) -> Reactor {
+        self.reactor.clone().map_or_else(of_async_io, |given| given.0)
     }
 
     /// Lets another thread bind for a client that runs on this core: what `lmp` compares.

@@ -5,8 +5,6 @@ use std::os::fd::AsFd;
 use std::task::Poll;
 use std::time::Duration;
 
-use async_io::Async;
-
 use super::core::ServerCore;
 use super::dispatch::Dispatch;
 use crate::error::ServeError;
@@ -15,8 +13,8 @@ use crate::error::ServeError;
 const SERVED_PER_TURN: usize = 64;
 
 impl ServerCore {
-    /// Serves until it is stopped. Waits in the reactor of `async-io`, which needs no executor of its own. Everything that
-    /// waits for the service's thread interrupts the endpoint, so its descriptor is the only one to wait for. The future
+    /// Serves until it is stopped. Waits in the reactor of `async-io`, which needs no executor of its own, or in the one
+    /// that [`Serve::reactor`](crate::Serve::reactor) was given. Everything that waits for the service's thread interrupts the endpoint, so its descriptor is the only one to wait for. The future
     /// can be dropped at any time: it loses nothing.
     ///
     /// # Errors
@@ -24,7 +22,7 @@ impl ServerCore {
     pub async fn serve_async(&mut self, dispatch: &mut impl Dispatch) -> Result<(), ServeError> {
         let readiness = self.sending.endpoint.readiness();
         let copy = readiness.as_fd().try_clone_to_owned().map_err(ServeError::Descriptor)?;
-        let readiness = Async::new_nonblocking(copy).map_err(ServeError::Descriptor)?;
+        let readiness = (self.reactor)(copy).map_err(ServeError::Descriptor)?;
         self.was_stopped = false;
         loop {
             let mut served = 0;

@@ -19,6 +19,7 @@ use crate::error::ServeError;
 use crate::exchange::{Description, SERVICE_NAME_BYTES_MAX};
 use crate::identity::Identity;
 use crate::message::{BUFFER_BYTES, DECODED_BYTES_MAX, Message};
+use crate::reactor::{Given, Reactor, of_async_io};
 use crate::totals::MethodTotals;
 
 /// How a service is set up.
@@ -37,6 +38,7 @@ pub struct Serve {
     decoded_bytes_max: usize,
     monitor: Option<MonitorAt>,
     report: Report,
+    reactor: Option<Given>,
 }
 
 impl Default for Serve {
@@ -48,6 +50,7 @@ impl Default for Serve {
             decoded_bytes_max: DECODED_BYTES_MAX,
             monitor: Some(MonitorAt::default()),
             report: Report::standard_error(),
+            reactor: None,
         }
     }
 }
@@ -89,6 +92,12 @@ impl Serve {
         self
     }
 
+    /// Sets where `serve_async` waits. Default: in the reactor of `async-io`, which has a thread of its own.
+    pub fn reactor(mut self, reactor: Reactor) -> Self {
+        self.reactor = Some(Given(reactor));
+        self
+    }
+
     /// Sets how long a connection may take to send its interface, and then to say how it speaks. Without that it is
     /// closed: in the second case after two or three times as long, since what it has said may wait in a ring that the
     /// service has not read. Default: 10 seconds.
@@ -112,6 +121,7 @@ pub struct ServerCore {
     pub(super) was_mail: bool,
     pub(super) was_stopped: bool,
     pub(super) refused_count: u64,
+    pub(super) reactor: Reactor,
     /// Where messages are received that fit.
     pub(super) buffer: Box<[u8; BUFFER_BYTES]>,
 }
@@ -172,6 +182,7 @@ impl ServerCore {
             was_mail: false,
             was_stopped: false,
             refused_count: 0,
+            reactor: serve.reactor.map_or_else(of_async_io, |given| given.0),
             buffer: Box::new([0; BUFFER_BYTES]),
         })
     }

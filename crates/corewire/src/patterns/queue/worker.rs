@@ -69,6 +69,15 @@ impl Worker {
         Ok(!self.is_finished)
     }
 
+    /// Whether the next call does not wait: a job is there, or there will be none. Never waits.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub fn is_ready(&mut self) -> Result<bool, QueueError> {
+        let selector = Selector::any().from(self.owner);
+        Ok(!self.ask()? || self.endpoint.now().probe(selector)?.is_some())
+    }
+
     fn job(&mut self, message: OwnedMessage) -> Option<Job<'_>> {
         self.has_asked = false;
         match Message::of_tag(message.tag()) {

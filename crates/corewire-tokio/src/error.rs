@@ -1,0 +1,29 @@
+//! Why a stream of a channel fails.
+
+use corewire::{JoinError, OsError, ReceiveError};
+
+/// Why no message of a channel, or no newer value, was received.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The channel has failed, or its sender has died.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// There is no descriptor to wait for.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// tokio does not watch the descriptor.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl std::fmt::Debug for StreamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// A failure of the reactor.
+pub(crate) fn os_error(error: &std::io::Error) -> OsError {
+    OsError { what: "wait in tokio".into(), errno: error.raw_os_error().unwrap_or_default() }
+}
