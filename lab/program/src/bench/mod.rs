@@ -16,6 +16,7 @@ mod options;
 mod policy;
 mod shared;
 mod stream;
+mod tokio;
 mod top;
 mod wake;
 mod zimp;
@@ -99,6 +100,8 @@ enum What {
     Death(Options),
     /// The processor time that three idle receivers use.
     Idle(Options),
+    /// Round trips between two tasks in tokio: endpoints and channels, compared with bare eventfds.
+    Tokio(Options),
     /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
     /// turn.
     Top(Options),
@@ -151,6 +154,7 @@ impl What {
             Self::Wake(options) => of("wake", wake::run, options),
             Self::Death(options) => anywhere("death", death::run, options),
             Self::Idle(options) => anywhere("idle", death::idle, options),
+            Self::Tokio(options) => polling("tokio", tokio::run, options),
             Self::Top(options) => anywhere("top", top::run, options),
         }
     }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_io::{Timer, block_on};
-use corewire_bind::{CallError, Failed};
+use corewire_bind::{Bind, CallError, Failed, Serve};
 use corewire_processes::interfaces::all::{AsyncClient, Event, Server, Trouble};
 use corewire_processes::interfaces::{DRIVERS, Echo, Place, by, descriptor, inode};
 use futures_lite::FutureExt;
@@ -51,24 +51,43 @@ async fn begin(future: Pin<&mut impl Future>) {
     .await;
 }
 
-/// Runs a service and its client as two tasks of one thread, so that one that does not wake the other hangs.
+/// Runs a service and its client as two tasks of one thread, so that one that does not wake the other hangs: in the reactor
+/// of `async-io`, and in that of tokio.
 fn both<F: Future<Output = ()>>(test: &str, work: impl Fn(AsyncClient) -> F) {
     corewire_processes::interfaces::pin();
     for driver in DRIVERS {
-        let place = Place::new(&format!("tasks-{test}-{driver}"));
-        let mut server = Server::new(&place.domain, "echo", Echo::default()).unwrap();
-        server.service().outbox = Some(server.outbox());
-        let stopper = server.stopper();
-        let client = async {
-            let bind = by(driver);
-            work(AsyncClient::bind(&place.domain, "echo", &bind).await.unwrap()).await;
-            stopper.stop();
-        };
-        block_on(limited(async {
-            let (served, ()) = futures_lite::future::zip(server.serve_async(), client).await;
-            served.unwrap();
-        }));
+        block_on(in_reactor(
+            &format!("tasks-{test}-{driver}"),
+            by(driver),
+            Serve::default(),
+            &work,
+        ));
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (bind, serve) =
+            (by(driver).reactor(corewire_tokio::reactor()), corewire_tokio::serve());
+        tokio.block_on(in_reactor(&format!("tokio-{test}-{driver}"), bind, serve, &work));
     }
+}
+
+async fn in_reactor<F: Future<Output = ()>>(
+    test: &str,
+    bind: Bind,
+    serve: Serve,
+    work: impl Fn(AsyncClient) -> F,
+) {
+    let place = Place::new(test);
+    let mut server = Server::with(&place.domain, "echo", Echo::default(), serve).unwrap();
+    server.service().outbox = Some(server.outbox());
+    let stopper = server.stopper();
+    let client = async {
+        work(AsyncClient::bind(&place.domain, "echo", &bind).await.unwrap()).await;
+        stopper.stop();
+    };
+    limited(async {
+        let (served, ()) = futures_lite::future::zip(server.serve_async(), client).await;
+        served.unwrap();
+    })
+    .await;
 }
 
 // Keeps P187.
