@@ -6,7 +6,7 @@ use corewire::{
     ConnectError, CreateError, EndpointError, JoinError, ListenError, MessageError, OpenError,
     OsError, QueueError, ReceiveError, SegmentError, SendError, TopologyError,
 };
-use corewire_group::{CollectiveError, GroupError, JoinGroupError};
+use corewire_group::{ClientError, CollectiveError, GroupError, JoinGroupError};
 
 /// A command's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +113,12 @@ impl From<JoinGroupError> for Failure {
             }
             error => Self::other(error),
         }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::other(error)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `corewire log`: a member of a group, whose log is written to standard output.
 
+mod client;
+
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +44,8 @@ const EXAMPLES: &str = "\
 Examples:
   corewire log orders --stay < /dev/null      (in three terminals: three members)
   echo 'one more' | corewire log orders
-  corewire log orders --stay --json | jq .index
+  echo 'one more' | corewire log orders --append
+  corewire log orders --follow --json | jq .index
   echo 'one more' | corewire log orders --file orders.log
   corewire log orders --file damaged.log --salvage readable.log\n\
 \n\
@@ -50,6 +53,11 @@ Each process that runs this command is a member of the group NAME, which the fir
 founds. Every line of the input becomes an entry of the log, at the same index for all \
 members, and every entry is written to standard output, from the first one on: a member \
 that comes late gets the whole log.\n\
+\n\
+With --append or --follow this process is no member, but a client: the members that run \
+decide its lines, or send it the entries. So any number of such processes may come and go, \
+and cost a group nothing that they do not ask for. --append ends when its lines are \
+decided, each of them once, whatever members are killed meanwhile.\n\
 \n\
 At the end of the input the command waits until its lines are decided, leaves the group \
 and ends; with --stay it stays a member until a signal ends it.\n\
@@ -63,7 +71,8 @@ cut off the file, which standard error says, and kept in PATH.cut-N. A damaged f
 error and is left as it is.\n\
 \n\
 --json writes an object on a line for each entry, with the keys index (from 0), member \
-(its place in the group), number (which of that member's lines it is, from 1) and bytes \
+(its place in the group; of a client: client, its number in hexadecimal), number (which of \
+its lines it is, from 1) and bytes \
 (the line in base64).\n\
 \n\
 Exit codes: 0 done, 1 the group has lost its majority, or another failure.";
@@ -80,6 +89,12 @@ pub(crate) struct Args {
     /// Stay a member at the end of the input, until a signal
     #[arg(long)]
     stay: bool,
+    /// Become no member: let the members decide the lines of the input, and write none
+    #[arg(long, conflicts_with_all = ["stay", "from", "json", "largest", "file"])]
+    append: bool,
+    /// Become no member: read no input, and write what is decided until a signal
+    #[arg(long, conflicts_with_all = ["append", "input", "stay", "largest", "file"])]
+    follow: bool,
     /// Begin with the entry of this index
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     from: u64,
@@ -90,13 +105,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// Become no member: copy what can be read of the damaged --file to this new file, which begins a log
-    #[arg(long, value_name = "NEW", requires = "file", conflicts_with_all = ["input", "stay"])]
+    #[arg(long, value_name = "NEW", requires = "file", conflicts_with_all = ["input", "stay", "append", "follow"])]
     salvage: Option<PathBuf>,
     /// Write each entry as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
-    /// Fail if this process is not a member after so many seconds, or if none of its lines is decided for so long [default:
-    /// 60 to become a member, and no limit for lines]
+    /// Fail if this process is no member or client after so many seconds, or if none of its lines is decided for so long [default:
+    /// 60 to become one, and no limit for lines]
     #[arg(long, value_name = "S")]
     timeout: Option<u64>,
 }
@@ -104,7 +119,10 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Entry {
     index: u64,
-    member: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
     number: u64,
     bytes: String,
 }
@@ -113,6 +131,9 @@ struct Entry {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let (Some(file), Some(new)) = (&args.file, &args.salvage) {
         return salvage(file, new);
+    }
+    if args.append || args.follow {
+        return client::run(args);
     }
     let mut input = Input::open(args.input.as_deref())?;
     let domain = access::open_domain()?;
@@ -337,11 +358,18 @@ fn print_all(decided: &mut Decided, is_json: bool) -> Result<(), Failure> {
                 return ended(end);
             }
         };
-        // Only a program that uses the library puts snapshots in the place of entries.
-        let Decision::Entry(entry) = decision else {
-            return Err(Failure::other("a snapshot stands for the first entries of this group"));
-        };
-        write(&mut output, &entry, is_json).map_err(|error| output::failed(&error))?;
+        write(&mut output, &entry_of(decision)?, is_json)
+            .map_err(|error| output::failed(&error))?;
+    }
+}
+
+/// Only a program that uses the library puts snapshots in the place of entries.
+fn entry_of(decision: Decision) -> Result<DecidedEntry, Failure> {
+    match decision {
+        Decision::Entry(entry) => Ok(entry),
+        Decision::Snapshot { next, .. } => Err(Failure::other(format!(
+            "a snapshot stands for the entries before index {next}: begin with --from {next}"
+        ))),
     }
 }
 
@@ -358,7 +386,14 @@ fn write(output: &mut impl Write, entry: &DecidedEntry, is_json: bool) -> io::Re
         return output.write_all(b"\n");
     }
     let bytes = STANDARD.encode(&entry.command);
-    let entry = Entry { index: entry.index, member: entry.from.place, number: entry.number, bytes };
+    let (from, is_client) = (entry.from, entry.from.is_client());
+    let entry = Entry {
+        index: entry.index,
+        member: (!is_client).then_some(from.place),
+        client: is_client.then(|| format!("{:016x}", from.life)),
+        number: entry.number,
+        bytes,
+    };
     serde_json::to_writer(&mut *output, &entry)?;
     output.write_all(b"\n")
 }

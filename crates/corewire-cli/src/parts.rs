@@ -40,10 +40,14 @@ impl Owners {
     }
 }
 
-/// Whether `name` is the channel of a group, its door, or an endpoint of a member.
+/// Whether `name` is the channel of a group, its door, or an endpoint of a member or client.
 fn is_of_group(name: &str, group: &str) -> bool {
     let rest = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
-    rest.is_some_and(|rest| matches!(rest, "log" | "door") || rest.starts_with("member."))
+    let is_part = |rest: &str| {
+        matches!(rest, "log" | "door")
+            || ["member.", "client."].iter().any(|kind| rest.starts_with(kind))
+    };
+    rest.is_some_and(is_part)
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use crate::member::Member;
 /// A decided command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedEntry {
-    /// Its index in the log, counted from 0.
+    /// Its index in the log, counted from 0. Indexes grow; those of entries that end clients' sessions are left out.
     pub index: u64,
-    /// Who has proposed it.
+    /// Who has proposed it: a member or a [client](crate::Member::is_client).
     pub from: Member,
     /// Which of that member's commands it is.
     pub number: u64,
@@ -91,6 +91,9 @@ impl Decided {
 
     fn read(&mut self, state: &State) -> Option<Decision> {
         let replica = state.replica()?;
+        while replica.is_void(self.next) {
+            self.next += 1;
+        }
         let Some(entry) = replica.entry(self.next) else {
             let snapshot = replica.snapshot().filter(|snapshot| snapshot.next > self.next)?;
             self.next = snapshot.next;

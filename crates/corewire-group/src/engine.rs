@@ -14,6 +14,7 @@
 //!
 //! More than 600 lines, because what comes by the endpoint, by the channel and from the file changes the same state of one replica.
 
+mod clients;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +33,10 @@ use corewire_os::locked::SharedLock;
 use corewire_os::process;
 use corewire_os::report::Tell;
 
+use self::clients::Clients;
 use crate::agreement::Rules;
 use crate::error::GroupError;
-use crate::frame::{Command, FRAME_TAG, Frame, Published, Seen, decode, encode};
+use crate::frame::{Command, FRAME_BYTES, FRAME_TAG, Frame, Published, Seen, decode, encode};
 use crate::kept::Kept;
 use crate::log_file::writer::{Done, Writer};
 use crate::log_file::{Contents, FileId, LogFile, LogFileError};
@@ -74,6 +76,22 @@ pub(crate) fn place_of(group: &str, name: &str) -> Option<u8> {
     (usize::from(place) < MEMBERS_MAX && number == place.to_string()).then_some(place)
 }
 
+/// The beginning of the names of clients' endpoints.
+fn client_prefix(group: &str) -> String {
+    format!("{group}.client.")
+}
+
+/// The name of a client's endpoint.
+pub(crate) fn name_of_client(group: &str, client: Member) -> String {
+    format!("{}{:016x}", client_prefix(group), client.life)
+}
+
+/// The client with an endpoint of this name.
+fn client_of(group: &str, name: &str) -> Option<Member> {
+    let number = name.strip_prefix(&client_prefix(group))?;
+    u64::from_str_radix(number, 16).ok().map(Member::client_of_life)
+}
+
 /// How far the question is who is at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asking {
@@ -91,6 +109,10 @@ enum Answer {
     Rejoined(Result<Box<SnapshotReceiver>, JoinError>),
     /// How far the file is written, as this writer says.
     Written(u64, Done),
+    /// No process has this client's endpoint.
+    ClientGone(Member),
+    /// All of those have been looked for that a leader has looked for.
+    LookedForClients,
 }
 
 /// Something that a member waits for.
@@ -176,6 +198,8 @@ pub(crate) struct Engine {
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
     bell: Arc<Bell>,
+    /// Clients that are linked with this member.
+    clients: Clients,
     /// Own commands for which somebody waits, and where they were decided.
     places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
@@ -273,6 +297,7 @@ impl Engine {
             answered,
             minority: None,
             bell,
+            clients: Clients::default(),
             places: BTreeMap::new(),
             own_count: 0,
             frame: Vec::new(),
@@ -315,7 +340,12 @@ impl Engine {
     }
 
     pub(crate) fn is_member(&self) -> bool {
-        self.replica.view().has(self.me)
+        self.replica.is_member()
+    }
+
+    /// The longest command.
+    pub(crate) fn command_bytes_max(&self) -> usize {
+        self.sender.largest_message().saturating_sub(FRAME_BYTES)
     }
 
     pub(crate) fn take_news(&mut self) -> bool {
@@ -525,6 +555,8 @@ impl Engine {
             return Err(error);
         }
         let is_late = self.check_late();
+        self.clients.tend(&self.replica, &mut self.endpoint);
+        self.look_for_clients();
         let has_sent = self.send()?;
         Ok(has_received || has_read || has_answers || is_late || has_sent)
     }
@@ -602,6 +634,10 @@ impl Engine {
                     }
                 }
                 Answer::Written(..) => {}
+                Answer::LookedForClients => self.clients.looked(),
+                Answer::ClientGone(client) => {
+                    self.handle(Input::ClientGone(client, Command(Arc::new([]))));
+                }
             }
         }
         if self.asking.is_empty() {
@@ -644,6 +680,32 @@ impl Engine {
     }
 
     // Links.
+
+    /// Looks, in a thread, whether clients live of which nobody here would hear. One that is stopped holds the others up,
+    /// and nothing else.
+    fn look_for_clients(&mut self) {
+        let unlinked = self.clients.unlinked(&self.replica);
+        if unlinked.is_empty() {
+            return;
+        }
+        let group = self.name.clone();
+        let (connector, answers, bell) =
+            (self.connector.clone(), self.answers.clone(), Arc::clone(&self.bell));
+        let started = in_thread(move || {
+            for client in unlinked {
+                let connected = connector.connect(&name_of_client(&group, client));
+                if matches!(connected, Err(ConnectError::NotFound(_))) {
+                    let _ = answers.send(Answer::ClientGone(client));
+                }
+            }
+            let _ = answers.send(Answer::LookedForClients);
+            bell.ring();
+        });
+        if started.is_err() {
+            // Without a thread now, later.
+            self.clients.looked();
+        }
+    }
 
     /// Asks who is at a place, and links with that process, in a thread of its own: it may be stopped. Without a thread
     /// now, later.
@@ -774,6 +836,12 @@ impl Engine {
 
     fn on_peer(&mut self, peer: Peer) {
         let name = self.endpoint.name_of(peer).unwrap_or_default();
+        if name.starts_with(&client_prefix(&self.name)) {
+            if let Some(client) = client_of(&self.name, name) {
+                self.clients.add(peer, client);
+            }
+            return;
+        }
         let place = place_of(&self.name, name);
         let member = place
             .zip(self.endpoint.incarnation_of(peer))
@@ -790,6 +858,13 @@ impl Engine {
     }
 
     fn link_ended(&mut self, peer: Peer, why: MessageError) {
+        if let Some(client) = self.clients.remove(peer) {
+            // Of any other end nobody knows whether its process lives.
+            if matches!(why, MessageError::PeerDied { .. } | MessageError::PeerLeft { .. }) {
+                self.handle(Input::ClientGone(client, Command(Arc::new([]))));
+            }
+            return;
+        }
         let Some(Other { member, has_greeted }) = self.peers.remove(&peer) else { return };
         let Some(member) = member else { return };
         if let Some(link) = self.links.get_mut(&member).filter(|link| link.peer == Some(peer)) {
@@ -809,6 +884,13 @@ impl Engine {
     }
 
     fn take(&mut self, from: Peer, frame: Frame) {
+        if let Frame::OfClient(said) = frame {
+            let longest = self.command_bytes_max();
+            if let Some(entry) = self.clients.take(from, said, &self.replica, longest) {
+                self.handle(Input::Relay(entry));
+            }
+            return;
+        }
         let Some(&Other { member, has_greeted }) = self.peers.get(&from) else { return };
         match (frame, member.filter(|_| has_greeted)) {
             // A process that is joining ends; the members go on.
@@ -944,6 +1026,11 @@ impl Engine {
                     }
                 }
                 Output::Publish(publication) => self.publish(publication),
+                Output::Decided(place, entry) if entry.from.is_client() => {
+                    if !self.replica.is_void(place) {
+                        self.clients.decided(entry.from, entry.number, place);
+                    }
+                }
                 Output::Decided(place, entry) => {
                     if entry.from == self.me
                         && let Some(waiting) = self.places.get_mut(&entry.number)
@@ -1023,5 +1110,6 @@ impl Engine {
         self.unpublished.front().is_some_and(|one| one.after <= written)
             || !self.greetings.is_empty()
             || self.links.values().any(|link| link.peer.is_some() && !link.unsent.is_empty())
+            || self.clients.has_unsent()
     }
 }

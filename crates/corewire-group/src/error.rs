@@ -149,6 +149,58 @@ pub enum GroupError {
     Os(#[from] OsError),
 }
 
+/// Why a client cannot do what was asked of it.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// No member of such a group has answered.
+    #[error("no member of group {name} has answered within {after:?}")]
+    NoGroup {
+        /// The group.
+        name: String,
+        /// The given time.
+        after: Duration,
+    },
+    /// The command is longer than the group permits.
+    #[error("command of {asked} bytes: group {name} permits at most {max}")]
+    TooLarge {
+        /// The group.
+        name: String,
+        /// The length of the command in bytes.
+        asked: usize,
+        /// The maximum in bytes.
+        max: u64,
+    },
+    /// It has not happened in time. What was proposed may still be decided.
+    #[error("not within {0:?}")]
+    Timeout(Duration),
+    /// The command is decided, and a snapshot stands for it: its index is not known any more.
+    #[error("decided, at an index that no member knows any more: a snapshot stands for it")]
+    PassedOver,
+    /// The members that this client spoke to have all ended, and another group of this name was founded, without a file of
+    /// the one before. What this client had proposed is not in it. Connect anew.
+    #[error("group {name} has ended, and was founded anew without what this client has proposed")]
+    FoundedAnew {
+        /// The group.
+        name: String,
+    },
+    /// The group's name breaks a rule.
+    #[error("group {0}")]
+    Name(#[from] NameError),
+    /// This client's endpoint could not be created.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The domain cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// This client's endpoint failed.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A system call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
 fn other_file(name: &str, its: Option<&Path>, given: Option<&Path>) -> String {
     let its = match its {
         Some(its) => format!("group {name} has its log in the file {}", its.display()),
@@ -187,4 +239,4 @@ impl From<ReceiveError> for GroupError {
     }
 }
 
-corewire_layout::debug_is_text!(GroupError, JoinGroupError);
+corewire_layout::debug_is_text!(ClientError, GroupError, JoinGroupError);

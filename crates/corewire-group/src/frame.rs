@@ -7,12 +7,19 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::kept::Entry;
 use crate::log_file::FileId;
 use crate::member::{Member, View};
 use crate::replica::{Message, Publication};
 
 /// The tag of all frames.
 pub(crate) const FRAME_TAG: u64 = u64::from_le_bytes(*b"cw-group");
+
+/// What a frame has besides its command, at most.
+pub(crate) const FRAME_BYTES: usize = 64;
+
+/// Commands of a client that are not answered at one time.
+pub(crate) const UNANSWERED_MAX: usize = 1024;
 
 /// What is decided: bytes, shared among the places that keep them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +60,36 @@ pub(crate) enum Frame {
     /// From somebody who only looks: what do you know?
     Look,
     Seen(Seen),
+    /// From a client, and to one.
+    OfClient(OfClient),
+    ForClient(ForClient),
+}
+
+/// What a client says to a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum OfClient {
+    /// The first one on every link.
+    Hello,
+    /// Let this be decided: this client's command of this number.
+    Ask(u64, Command),
+    /// Send so many entries more; from this index on if the number of the following is a new one.
+    Follow { following: u32, from: u64, count: u32 },
+}
+
+/// What a member says to a client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum ForClient {
+    /// Who has founded the group, how long a command may be, the client's last command that is decided, and how many entries
+    /// are.
+    Welcome { founder: Member, command_bytes_max: u64, last: u64, decided: u64 },
+    /// This process is no member yet, or any more.
+    NoMember,
+    /// This command of the client is decided, at this index; `None` if a snapshot stands for it.
+    Decided(u64, Option<u64>),
+    /// Of this following: a decided entry, at this index.
+    Entry(u32, u64, Entry<Command>),
+    /// Of this following: what stands for entries before this index.
+    Snapshot(u32, u64, Command),
 }
 
 /// What a member says of itself and its group.

@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use crate::collective::link::name_with;
 use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
 use crate::error::JoinGroupError;
+use crate::frame::FRAME_BYTES;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
 use crate::log_file::{FileId, LogFileError, failed};
@@ -45,6 +46,8 @@ const EVICT_AFTER: Duration = Duration::from_millis(100);
 
 /// The longest name of an endpoint.
 pub(crate) const NAME_BYTES_MAX: usize = 100;
+/// The most processes that a member is linked with: other members, clients, and those that look.
+const PEERS_MAX: usize = 1024;
 /// How often a call that waits for its channel looks whether it must say or end something.
 const LOOKS_AFTER: Duration = Duration::from_millis(50);
 /// How long processes that run may take to say that they do.
@@ -55,9 +58,6 @@ const NOT_LET_IN: &str = "the group's channel does not let this process in";
 
 /// This process's ends of the group's channel.
 type Ends = (SharedSender, SnapshotReceiver);
-
-/// What a frame has besides its command, at most.
-const FRAME_BYTES: usize = 64;
 
 impl Group {
     /// Begins to join the group of this name in a domain. The group has the names `NAME.log`, `NAME.door` and `NAME.member.0`
@@ -206,7 +206,6 @@ impl GroupBuilder {
         let (place, endpoint) = self.take_place()?;
         let me = Member::at(place, endpoint.incarnation());
         let channel = self.open_channel(deadline)?;
-        let command_bytes_max = channel.0.largest_message().saturating_sub(FRAME_BYTES);
         let bell = Arc::new(Bell::new()?);
         let (report, at_bell) = (Arc::clone(&self.report.0), Arc::clone(&bell));
         let mut engine =
@@ -234,6 +233,7 @@ impl GroupBuilder {
             }
         }
         drop(door);
+        let command_bytes_max = engine.command_bytes_max();
         Ok(Group::new(&self.name, engine, bell, command_bytes_max)?)
     }
 
@@ -278,7 +278,7 @@ impl GroupBuilder {
         for place in 0..MEMBERS_MAX {
             let place = u8::try_from(place).unwrap_or(u8::MAX);
             let endpoint = self.domain.endpoint(&name_of(&self.name, place));
-            match endpoint.peers(4 * MEMBERS_MAX).create() {
+            match endpoint.peers(PEERS_MAX).create() {
                 Err(EndpointError::AlreadyExists(_)) => {}
                 other => return Ok((place, other?)),
             }

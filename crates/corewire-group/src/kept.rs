@@ -1,10 +1,11 @@
 //! The part of the log that a member keeps.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use crate::member::Member;
+use crate::sessions::Sessions;
 
 /// A command with who has asked for it. A member's own commands are numbered from 1.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +23,7 @@ pub struct Entry<C> {
 pub struct Snapshot<C> {
     /// The first entry that it does not stand for.
     pub next: u64,
-    /// The last command of each member among those that it stands for.
+    /// The last command of each member and client among those that it stands for; of a client whose session has ended, where.
     pub last: BTreeMap<Member, u64>,
     /// What the program has made of them.
     pub state: C,
@@ -33,21 +34,33 @@ pub struct Snapshot<C> {
 pub(crate) struct Kept<C> {
     snapshot: Option<Snapshot<C>>,
     entries: VecDeque<Entry<C>>,
-    /// Of each member the last command that was decided.
-    last: BTreeMap<Member, u64>,
+    /// Which commands are decided.
+    sessions: Sessions,
+    /// Entries that count for nothing: ends of sessions, and commands that are decided already.
+    void: BTreeSet<u64>,
 }
 
 impl<C> Default for Kept<C> {
     fn default() -> Self {
-        Self { snapshot: None, entries: VecDeque::new(), last: BTreeMap::new() }
+        let (sessions, void) = (Sessions::default(), BTreeSet::new());
+        Self { snapshot: None, entries: VecDeque::new(), sessions, void }
     }
 }
 
 impl<C: Clone> Kept<C> {
-    /// What an earlier group of the same name has decided. None of its members lives, so their commands need no numbers.
+    /// What an earlier group of the same name has decided. None of its members lives, so their commands need no numbers;
+    /// its clients may.
     pub(crate) fn new(snapshot: Option<Snapshot<C>>, entries: Vec<Entry<C>>) -> Self {
-        let snapshot = snapshot.map(|snapshot| Snapshot { last: BTreeMap::new(), ..snapshot });
-        Self { snapshot, entries: entries.into(), last: BTreeMap::new() }
+        let mut kept = Self::default();
+        if let Some(snapshot) = snapshot {
+            kept.replace(snapshot);
+        }
+        entries.into_iter().for_each(|entry| kept.push(entry));
+        kept.sessions.forget_members();
+        if let Some(snapshot) = &mut kept.snapshot {
+            snapshot.last.retain(|member, _| member.is_client());
+        }
+        kept
     }
 
     /// The place of the first entry that is kept.
@@ -75,13 +88,32 @@ impl<C: Clone> Kept<C> {
         self.snapshot.as_ref()
     }
 
-    pub(crate) fn last(&self) -> &BTreeMap<Member, u64> {
-        &self.last
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Whether the entry at a place counts for nothing.
+    pub(crate) fn is_void(&self, place: u64) -> bool {
+        self.void.contains(&place)
+    }
+
+    /// Where a command was decided, if its entry is kept.
+    pub(crate) fn place_of(&self, from: Member, number: u64) -> Option<u64> {
+        let is_it = |entry: &Entry<C>| entry.from == from && entry.number == number;
+        let at = self.entries.iter().rposition(is_it)? as u64;
+        // The first of them counts.
+        let place = self.first() + at;
+        match self.is_void(place) {
+            false => Some(place),
+            true => self.entries.iter().position(is_it).map(|at| self.first() + at as u64),
+        }
     }
 
     pub(crate) fn push(&mut self, entry: Entry<C>) {
-        let last = self.last.entry(entry.from).or_default();
-        *last = entry.number.max(*last);
+        let place = self.next();
+        if !self.sessions.take(place, entry.from, entry.number) {
+            self.void.insert(place);
+        }
         self.entries.push_back(entry);
     }
 
@@ -92,19 +124,22 @@ impl<C: Clone> Kept<C> {
             return false;
         }
         let count = usize::try_from(next - self.first()).unwrap_or(usize::MAX);
-        let mut last = self.snapshot.take().map(|snapshot| snapshot.last).unwrap_or_default();
-        for entry in self.entries.drain(..count) {
-            let found = last.entry(entry.from).or_default();
-            *found = entry.number.max(*found);
+        let first = self.first();
+        let last = self.snapshot.take().map(|snapshot| snapshot.last).unwrap_or_default();
+        let mut sessions = Sessions::new(last);
+        for (place, entry) in (first..).zip(self.entries.drain(..count)) {
+            sessions.take(place, entry.from, entry.number);
         }
-        self.snapshot = Some(Snapshot { next, last, state });
+        self.void = self.void.split_off(&next);
+        self.snapshot = Some(Snapshot { next, last: sessions.last().clone(), state });
         true
     }
 
     /// Takes another member's snapshot, which stands for more than what is here.
     pub(crate) fn replace(&mut self, snapshot: Snapshot<C>) {
         self.entries.clear();
-        self.last = snapshot.last.clone();
+        self.void.clear();
+        self.sessions = Sessions::new(snapshot.last.clone());
         self.snapshot = Some(snapshot);
     }
 }
@@ -128,7 +163,7 @@ mod tests {
         assert!(!kept.truncate(2, 0), "it stands for less");
         let snapshot = kept.snapshot().unwrap();
         assert_eq!((snapshot.next, snapshot.last[&from], snapshot.state), (3, 3, 100));
-        assert_eq!(kept.last()[&from], 5);
+        assert_eq!(kept.sessions().last_of(from), 5);
         assert_eq!(kept.part(4, 10).len(), 1);
 
         let mut other = Kept::default();

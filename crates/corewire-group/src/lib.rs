@@ -4,6 +4,7 @@
 //! | you want | use |
 //! |---|---|
 //! | a log that several processes have in the same order, though some die | [`Group`] |
+//! | to propose to such a log or to read it, and be no member | [`GroupClient`] |
 //! | a state that they have, made from such a log | [`Replicated`], [`StateMachine`] |
 //! | barriers, broadcasts, sums | [`Communicator`] |
 //! | a parallel computation that goes on when its processes are killed | [`Computation`] |
@@ -43,7 +44,8 @@
 //! | `engine` | a replica, with the endpoint and the channel that it speaks by |
 //! | `log_file` | the file of a log, and the thread that writes it |
 //! | `join` | how a process becomes a member |
-//! | `group`, `decided`, `machine`, `look` | what programs call |
+//! | `sessions`, `engine/clients` | which commands of clients are decided; clients as a member sees them |
+//! | `group`, `client`, `decided`, `machine`, `look` | what programs call |
 //! | `collective` | collective calls |
 //! | `checkpoint` | checkpoints of a parallel computation |
 //!
@@ -91,6 +93,7 @@
 
 mod agreement;
 mod checkpoint;
+mod client;
 mod collective;
 mod decided;
 mod engine;
@@ -105,6 +108,7 @@ mod machine;
 mod member;
 mod owner;
 mod replica;
+mod sessions;
 
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
@@ -115,9 +119,10 @@ pub use checkpoint::{
     Arrival, CheckpointFileError, Computation, ComputationBuilder, ComputationError, Gathered,
     Header, Mark, Part, PartRules, Received, Sent, recovery_line,
 };
+pub use client::GroupClient;
 pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Request, Tiers, Value};
 pub use decided::{Decided, DecidedEntry, Decision};
-pub use error::{GroupError, JoinGroupError};
+pub use error::{ClientError, GroupError, JoinGroupError};
 pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;
@@ -127,3 +132,4 @@ pub use look::{GroupView, look};
 pub use machine::{Proposed, Replicated, StateMachine};
 pub use member::{COMMAND_BYTES_MAX, MEMBERS_MAX, Member, View};
 pub use replica::{Input, Message, Missing, Output, Publication, Replica};
+pub use sessions::END;

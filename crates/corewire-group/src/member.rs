@@ -19,7 +19,22 @@ pub struct Member {
     pub life: u64,
 }
 
+/// The place of all clients: they are no members, and have no place among these.
+const CLIENTS_PLACE: u8 = u8::MAX;
+
 impl Member {
+    /// The client with this number, which it has drawn at random.
+    #[must_use]
+    pub const fn client_of_life(life: u64) -> Self {
+        Self { place: CLIENTS_PLACE, life }
+    }
+
+    /// Whether it is a client, which proposes and is no member.
+    #[must_use]
+    pub const fn is_client(&self) -> bool {
+        self.place == CLIENTS_PLACE
+    }
+
     /// The one at a place whose endpoint has this incarnation.
     pub(crate) fn at(place: u8, incarnation: u128) -> Self {
         let life = u64::try_from(incarnation & u128::from(u64::MAX)).unwrap_or_default();
@@ -27,10 +42,13 @@ impl Member {
     }
 }
 
-/// Its place.
+/// Its place; of a client its number.
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place.fmt(f)
+        match self.is_client() {
+            true => write!(f, "client {:016x}", self.life),
+            false => self.place.fmt(f),
+        }
     }
 }
 

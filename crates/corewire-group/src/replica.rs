@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
 use crate::kept::{Entry, Kept, Snapshot};
 use crate::member::{Member, View};
+use crate::sessions::{END, Sessions};
 
 /// Entries that a message to a member which is behind has at most.
 const ENTRIES_PER_MESSAGE: usize = 64;
@@ -79,6 +80,11 @@ pub enum Publication<C> {
 pub enum Input<C> {
     /// Its program wants this decided.
     Propose(C),
+    /// A client wants this decided. Its commands come in their order, perhaps again, and perhaps to other members, too.
+    Relay(Entry<C>),
+    /// A client has ended, as the kernel says; everything that it had said to this member has come. The command is an empty
+    /// one, for the entry that ends its session.
+    ClientGone(Member, C),
     /// Another member, or one that will be, has said this.
     Message(Member, Message<C>),
     /// An acceptor has published this, at this position of the channel; the own publications come, too. Positions grow.
@@ -190,6 +196,8 @@ pub struct Replica<C> {
     // The own commands that are not decided.
     own: VecDeque<Entry<C>>,
     own_count: u64,
+    /// Those of clients, which this member relays.
+    relayed: BTreeMap<Member, VecDeque<Entry<C>>>,
     leading: Option<Leading>,
     accepting: Option<Accepting<C>>,
 }
@@ -261,6 +269,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             begun: None,
             own: VecDeque::new(),
             own_count: 0,
+            relayed: BTreeMap::new(),
             leading: None,
             accepting: None,
         }
@@ -282,6 +291,49 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     #[must_use]
     pub fn snapshot(&self) -> Option<&Snapshot<C>> {
         self.kept.snapshot()
+    }
+
+    /// Whether the entry at a place counts for nothing: it is the end of a client's session, or a command of a client that
+    /// was decided before.
+    #[must_use]
+    pub fn is_void(&self, place: u64) -> bool {
+        self.kept.is_void(place)
+    }
+
+    /// Whether a client's command is decided, and where if that is known here.
+    #[must_use]
+    pub fn place_of_client(&self, client: Member, number: u64) -> Option<Option<u64>> {
+        let is_decided = number <= self.kept.sessions().last_of(client);
+        is_decided.then(|| self.kept.place_of(client, number))
+    }
+
+    /// The number of the last command of a client that is decided.
+    #[must_use]
+    pub fn last_of_client(&self, client: Member) -> u64 {
+        self.kept.sessions().last_of(client)
+    }
+
+    /// Whether it is a member, as far as it knows.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        self.view.has(self.me)
+    }
+
+    /// How many commands of clients it relays.
+    #[must_use]
+    pub fn relayed_count(&self) -> usize {
+        self.relayed.values().map(VecDeque::len).sum()
+    }
+
+    /// Clients whose sessions have not ended.
+    pub fn sessions(&self) -> impl Iterator<Item = Member> + '_ {
+        self.kept.sessions().open()
+    }
+
+    /// Whether it is the leader, as far as it knows.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.leading.is_some()
     }
 
     /// How many entries are decided.
@@ -339,6 +391,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.own.push_back(entry.clone());
                 if self.view.has(self.me) {
                     self.say(self.view.leader, Message::Ask(entry), out);
+                }
+            }
+            Input::Relay(entry) => self.relay(entry, out),
+            Input::ClientGone(client, nothing) => {
+                if self.is_known(client) {
+                    self.relay_end(client, nothing, out);
                 }
             }
             Input::Message(from, message) => self.on_message(from, message, out),
@@ -409,6 +467,61 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             Input::Late => self.be_late(out),
         }
         self.look_for_change(out);
+    }
+
+    /// Whether a client has a session, or commands that may begin one.
+    fn is_known(&self, client: Member) -> bool {
+        self.kept.sessions().last_of(client) > 0 || self.relayed.contains_key(&client)
+    }
+
+    /// Asks for a client's command, unless it is decided or was asked for.
+    fn relay(&mut self, entry: Entry<C>, out: &mut impl FnMut(Output<C>)) {
+        let sessions = self.kept.sessions();
+        let is_late =
+            sessions.has_ended(entry.from) || entry.number <= sessions.last_of(entry.from);
+        let waiting = self.relayed.entry(entry.from).or_default();
+        let is_asked = waiting.back().is_some_and(|last| last.number >= entry.number);
+        if !entry.from.is_client() || is_late || is_asked {
+            if waiting.is_empty() {
+                self.relayed.remove(&entry.from);
+            }
+            return;
+        }
+        waiting.push_back(entry.clone());
+        if self.may_relay() {
+            self.say(self.view.leader, Message::Ask(entry), out);
+        }
+    }
+
+    /// Asks for the end of a client's session, behind its commands.
+    fn relay_end(&mut self, client: Member, nothing: C, out: &mut impl FnMut(Output<C>)) {
+        let waiting = self.relayed.entry(client).or_default();
+        if waiting.back().is_none_or(|last| last.number != END) {
+            let entry = Entry { from: client, number: END, command: nothing };
+            waiting.push_back(entry.clone());
+            if self.may_relay() {
+                self.say(self.view.leader, Message::Ask(entry), out);
+            }
+        }
+    }
+
+    /// Whether it has read what was decided before the present view began: a client's command that is among that is not
+    /// asked for again.
+    fn may_relay(&self) -> bool {
+        self.view.has(self.me)
+            && self
+                .begun
+                .is_some_and(|(begun, first)| begun >= self.view.number && self.next() >= first)
+    }
+
+    /// Asks the leader for what clients wait for.
+    fn relay_again(&mut self, out: &mut impl FnMut(Output<C>)) {
+        if !self.relayed.is_empty() && self.may_relay() {
+            let entries: Vec<_> = self.relayed.values().flatten().cloned().collect();
+            for entry in entries {
+                self.say(self.view.leader, Message::Ask(entry), out);
+            }
+        }
     }
 
     /// Says something to a member, or to itself.
@@ -515,6 +628,17 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let must_wait = self.rests || self.must_rest();
         let Some(leading) = &mut self.leading else { return };
         let Some(next) = leading.next.filter(|_| !must_wait) else { return };
+        if entry.from.is_client() {
+            let placed = leading.placed.get(&entry.from).copied();
+            if !Sessions::may_place(placed, entry.number) {
+                return;
+            }
+            let last = if entry.number == END { Sessions::PLACED_END } else { entry.number };
+            leading.placed.insert(entry.from, last);
+            leading.next = Some(next + 1);
+            let accept = Message::Accept(self.view.number, next, entry.clone());
+            return self.say(self.view.acceptor, accept, out);
+        }
         let placed = leading.placed.entry(entry.from).or_default();
         // It has a place already, or an earlier command of this member was dropped and must come first.
         if entry.number != *placed + 1 && !self.rules.decides_twice() {
@@ -548,7 +672,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return;
         }
         leading.next = Some(first);
-        leading.placed = self.kept.last().clone();
+        leading.placed = self.kept.sessions().last().clone();
         let (view, members) = (self.view.clone(), self.view.members.clone());
         for member in members {
             // A member that has asked in vain asks again.
@@ -615,6 +739,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 self.spoken = self.spoken.max(first);
                 if self.begun.is_none_or(|(begun, _)| begun < view) {
                     self.begun = Some((view, first));
+                    self.relay_again(out);
                 }
             }
             Publication::Learn(place, entry) => {
@@ -725,7 +850,22 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         let place = self.next();
         self.kept.push(entry.clone());
+        if entry.from.is_client() {
+            self.forget_relayed(entry.from);
+        }
         out(Output::Decided(place, entry));
+    }
+
+    /// What is decided of a client is not asked for any more; nor is anything once its session has ended.
+    fn forget_relayed(&mut self, client: Member) {
+        let sessions = self.kept.sessions();
+        let (last, has_ended) = (sessions.last_of(client), sessions.has_ended(client));
+        if let Some(waiting) = self.relayed.get_mut(&client) {
+            waiting.retain(|entry| !has_ended && entry.number > last);
+            if waiting.is_empty() {
+                self.relayed.remove(&client);
+            }
+        }
     }
 
     /// Takes a snapshot for what is missing.
@@ -740,8 +880,11 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             accepting.unread.drain(..count);
         }
         self.kept.replace(snapshot.clone());
-        let last = self.kept.last().get(&self.me).copied().unwrap_or(0);
+        let last = self.kept.sessions().last_of(self.me);
         self.own.retain(|own| own.number > last);
+        for client in self.relayed.keys().copied().collect::<Vec<_>>() {
+            self.forget_relayed(client);
+        }
         self.spoken = self.spoken.max(snapshot.next);
         out(Output::Snapshot(snapshot));
         while let Some(entry) = self.ahead.remove(&self.next()) {
@@ -757,6 +900,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         for entry in self.own.clone() {
             self.say(self.view.leader, Message::Ask(entry), out);
         }
+        self.relay_again(out);
     }
 
     // The next view.
@@ -869,7 +1013,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let (number, round) = (self.view.number, self.vote.promised.round);
         let is_in = self.view.has(self.me);
         // Who has promised something to another member gives it time.
-        let own = self.own.front().filter(|_| is_in).map(|own| (number, own.number, round));
+        let relayed = || self.relayed.values().flatten().next();
+        let own = self.own.front().or_else(relayed);
+        let own = own.filter(|_| is_in).map(|own| (number, own.number, round));
         let is_behind = self.begun.is_some_and(|(begun, _)| begun > number);
         let would_be = !self.has_been_member && !self.view.members.is_empty();
         let changes = is_in && (!self.is_calm() || is_behind) || would_be;
@@ -909,7 +1055,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if self.proposal.as_ref().is_some_and(is_passed) {
             self.proposal = None;
         }
-        let waits_for_leader = !self.own.is_empty() && self.view.leader != self.me;
+        let waits = !self.own.is_empty() || !self.relayed.is_empty();
+        let waits_for_leader = waits && self.view.leader != self.me;
         if self.proposal.is_some() {
             self.choose(true, out);
         } else if waits_for_leader || self.is_due() {

@@ -36,8 +36,7 @@ pub fn reactor() -> Reactor {
     Arc::new(|descriptor| {
         let interest = Interest::READABLE | Interest::WRITABLE;
         #[expect(deprecated, reason = "sound for a descriptor that is owned; the other is unsafe")]
-        let descriptor = AsyncFd::with_interest(descriptor, interest)
-            .or_else(|_| Err(io::Error::other("tokio does not take the descriptor")))?;
+        let descriptor = AsyncFd::with_interest(descriptor, interest)?;
         Ok(Box::new(Descriptor(descriptor)) as Box<dyn Watched>)
     })
 }
@@ -56,7 +55,6 @@ pub fn reactor() -> Reactor {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use]
 pub fn bind() -> Bind {
     Bind::default().reactor(reactor())
 }

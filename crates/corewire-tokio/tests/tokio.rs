@@ -102,7 +102,8 @@ fn an_endpoint_loses_nothing_whatever_future_is_dropped() {
     let source = domain.endpoint("source").create().unwrap();
     let sink = domain.endpoint("sink").create().unwrap();
     let length = |number: u64| {
-        [8, 100, 5000, 200_000][if number % 500 == 0 { 3 } else { number as usize % 3 }]
+        [8, 100, 5000, 200_000]
+            [if number.is_multiple_of(500) { 3 } else { usize::try_from(number % 3).unwrap() }]
     };
     let sending = std::thread::spawn(move || {
         run(async move {

@@ -1,13 +1,13 @@
 //! `log`, and groups in `ls`, `top` and `metrics`.
 
-use std::io::Write;
+use std::io::{BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::scratch::{Running, Scratch, eventually};
+use crate::scratch::{Running, Scratch, eventually, line};
 
 /// A member that stays.
 fn stay(scratch: &Scratch) -> Running {
@@ -60,6 +60,35 @@ fn lines_are_decided_at_the_same_index_for_all() {
 }
 
 // Keeps P207.
+// Keeps P245.
+#[test]
+fn clients_append_and_follow() {
+    let scratch = Scratch::new("log-clients");
+    let none = scratch.run("log orders --append --timeout 0");
+    none.expect_code(1);
+    assert_eq!(none.errors, "corewire: no member of group orders has answered within 0ns\n");
+    let member = stay(&scratch);
+    let mut follower =
+        scratch.command("log orders --follow --json").stdout(Stdio::piped()).spawn().unwrap();
+    let mut followed = BufReader::new(follower.stdout.take().unwrap());
+    let mut appends = Running::start(scratch.command("log orders --append").stdin(Stdio::piped()));
+    appends.input().write_all(b"one\ntwo").unwrap();
+    let done = appends.finish();
+    done.expect_code(0);
+    assert_eq!(done.text(), "");
+    assert_eq!(propose(&scratch, "three"), "one\ntwo\nthree\n");
+    let entries = [(); 3].map(|()| serde_json::from_str::<Value>(&line(&mut followed)).unwrap());
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    let texts: Vec<_> = entries.iter().map(|entry| entry["bytes"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["b25l", "dHdv", "dGhyZWU="]);
+    assert_eq!(entries[0]["client"].as_str().unwrap().len(), 16);
+    assert_eq!((&entries[0]["member"], &entries[2]["client"]), (&Value::Null, &Value::Null));
+    assert_eq!(members(&scratch).len(), 1);
+    member.signal(Signal::TERM);
+    member.finish();
+}
+
 #[test]
 fn a_member_says_when_its_group_has_lost_its_majority() {
     let scratch = Scratch::new("log-lost");

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 /// The version that is written. Version 1 is read, too.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
+/// The one before, whose logs have no entries of clients: they are read, and become this one with the next header.
+pub(super) const VERSION_BEFORE: u32 = 2;
 
 /// Why the file of a group's log cannot be used.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

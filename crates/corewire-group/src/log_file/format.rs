@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use corewire_os::locked::LockedFile;
 use serde::{Deserialize, Serialize};
 
-use super::error::VERSION;
+use super::error::{VERSION, VERSION_BEFORE};
 use crate::frame::{Command, encode};
 use crate::kept::{Entry, Snapshot};
 
@@ -78,7 +78,7 @@ impl Header {
 
     fn parse(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let is_whole = header.starts_with(MAGIC)
-            && word(header, 16) == VERSION
+            && [VERSION, VERSION_BEFORE].contains(&word(header, 16))
             && checksum(0, &[&header[..28], &header[32..]]) == word(header, 28);
         let marks = Marks { mark: word(header, 20), seed: word(header, 24) };
         let (number, synced) = (long(header, 32), long(header, 40));
@@ -115,7 +115,7 @@ impl Beginning {
             (None, _) if counts[0] == 0 => Self::Empty,
             (None, None) => Self::Other,
             (None, Some(header)) => match word(header, 16) {
-                1 | VERSION => Self::Damaged,
+                1 | VERSION_BEFORE | VERSION => Self::Damaged,
                 // A damaged number of the version, or a later one: nothing is changed.
                 other => Self::Version(other),
             },

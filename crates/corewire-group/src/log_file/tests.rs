@@ -405,7 +405,7 @@ fn a_file_of_version_1_is_read_and_written_anew() {
     assert_eq!(load(&scratch.log()).unwrap(), (5, vec![1, 2, 3, 4, 5]));
     assert_eq!(scratch.take_kept(), b"torn");
     let after = std::fs::read(scratch.log()).unwrap();
-    assert_eq!(format::word(&after, 16), 2);
+    assert_eq!(format::word(&after, 16), 3);
     assert_eq!(load(&scratch.log()).unwrap().0, 5);
     let mut damaged = bytes;
     damaged[60] ^= 1;

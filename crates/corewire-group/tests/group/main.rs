@@ -6,6 +6,7 @@ mod given;
 mod members;
 
 mod checkpoints;
+mod clients;
 mod collectives;
 mod deaths;
 mod log;

@@ -43,6 +43,12 @@ pub struct Limits {
     pub lates: u8,
     /// Times that the link between two processes ends, and they link again.
     pub cuts: u8,
+    /// Commands of a client.
+    pub asks: u8,
+    /// Times that the client takes another home, and asks for all of its commands again.
+    pub moves: u8,
+    /// Whether the client may end.
+    pub ends: bool,
     /// The rules.
     pub rules: Rules,
 }
@@ -81,7 +87,28 @@ pub struct World {
     stops: u8,
     lates: u8,
     cuts: u8,
+    client: Client,
     is_broken: bool,
+}
+
+/// A client, which says at once what it says to a member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Client {
+    asked: u8,
+    moves: u8,
+    home: Option<Member>,
+    /// Members that are linked with it.
+    linked: BTreeSet<Member>,
+    has_ended: bool,
+}
+
+impl Client {
+    const ITSELF: Member = Member::client_of_life(0);
+
+    fn command(number: u8) -> Input<Command> {
+        let number = u64::from(number);
+        Input::Relay(Entry { from: Self::ITSELF, number, command: 100 })
+    }
 }
 
 /// What each process has said to each other one, and is not heard yet. `None`: the link to it is a new one.
@@ -118,6 +145,14 @@ pub enum Action {
     /// many messages; so many behind them are lost. The other one knows at once, or all that it says before it hears of
     /// the new link is lost.
     Cut(Member, Member, [usize; 2], bool),
+    /// The client asks its home for its next command.
+    Ask,
+    /// The client takes this home.
+    Settle(Member),
+    /// The client ends.
+    EndClient,
+    /// A member learns that the client has ended.
+    NoticeClient(Member),
     /// A member that has left ends.
     End(Member),
     /// A process dies.
@@ -130,7 +165,14 @@ impl Action {
     /// Whether it happens by itself, sooner or later.
     #[must_use]
     pub fn is_by_itself(&self) -> bool {
-        matches!(self, Self::Deliver(..) | Self::Read(_) | Self::Notice(..) | Self::End(_))
+        matches!(
+            self,
+            Self::Deliver(..)
+                | Self::Read(_)
+                | Self::Notice(..)
+                | Self::NoticeClient(_)
+                | Self::End(_)
+        )
     }
 }
 
@@ -165,6 +207,7 @@ impl World {
             stops: limits.stops,
             lates: limits.lates,
             cuts: limits.cuts,
+            client: Client { moves: limits.moves, ..Client::default() },
             unheard: BTreeSet::new(),
             stopped: BTreeSet::new(),
             unsent: BTreeMap::new(),
@@ -357,6 +400,17 @@ impl World {
         self.stopped.remove(&member);
         self.read.remove(&member);
         self.noticed.retain(|(reader, _)| *reader != member);
+        self.client.linked.remove(&member);
+    }
+
+    /// Whether this member learns of the client's end: it was linked with it, or leads and finds its session.
+    fn will_notice_client(&self, member: Member) -> bool {
+        let finds =
+            |replica: &Arc<Replica<_>>| replica.leads() && replica.sessions().next().is_some();
+        self.client.has_ended
+            && self.runs(member)
+            && (self.client.linked.contains(&member)
+                || self.replicas.get(&member).is_some_and(finds))
     }
 
     /// Whether nothing more can happen by itself, as long as those that are stopped stay so.
@@ -366,6 +420,7 @@ impl World {
             && !readers().any(|reader| self.has_left(*reader))
             && readers().all(|reader| {
                 self.unread(*reader).is_none()
+                    && !self.will_notice_client(*reader)
                     && self.dead.iter().all(|dead| self.noticed.contains(&(*reader, *dead)))
             })
     }
@@ -428,7 +483,10 @@ impl World {
         let members = running.clone().filter_map(|member| self.replicas.get(member));
         let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count() as u64;
         let members_have_all = members.clone().all(|replica| {
-            replica.undecided_count() == 0
+            replica.undecided_count() + replica.relayed_count() == 0
+                && (!self.client.has_ended
+                    || !self.stopped.is_empty()
+                    || replica.sessions().next().is_none())
                 && (replica.view() == view || !self.stopped.is_empty())
                 && replica.decided_count() == count
         });
@@ -487,6 +545,9 @@ impl Model for Limits {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         if world.late > 0 && world.all_are_members() {
             actions.push(Action::Start(self.members + world.late - 1));
+        }
+        if self.ends && !world.client.has_ended && world.client.home.is_some() {
+            actions.push(Action::EndClient);
         }
         let may_die = |member: &Member| world.deaths > 0 && world.lives(*member);
         for (&(from, to), queue) in &world.queues {
@@ -548,6 +609,15 @@ impl Model for Limits {
             if world.commands > 0 && is_member {
                 actions.push(Action::Propose(reader));
             }
+            if world.client.home != Some(reader) && world.client.moves > 0 && is_member {
+                actions.push(Action::Settle(reader));
+            }
+            if world.client.home == Some(reader) && world.client.asked < self.asks && is_member {
+                actions.push(Action::Ask);
+            }
+            if world.will_notice_client(reader) {
+                actions.push(Action::NoticeClient(reader));
+            }
             if world.leaves > 0 && is_member {
                 actions.push(Action::Leave(reader));
             }
@@ -604,6 +674,31 @@ impl Model for Limits {
                 world.commands -= 1;
                 let command = world.commands;
                 world.step(member, Input::Propose(command));
+            }
+            Action::Ask => {
+                world.client.asked += 1;
+                let home = world.client.home?;
+                world.step(home, Client::command(world.client.asked));
+            }
+            Action::Settle(member) => {
+                world.client.moves -= 1;
+                world.client.home = Some(member);
+                world.client.linked.insert(member);
+                for number in 1..=world.client.asked {
+                    world.step(member, Client::command(number));
+                }
+            }
+            Action::EndClient => {
+                world.client = Client {
+                    has_ended: true,
+                    linked: std::mem::take(&mut world.client.linked),
+                    asked: self.asks,
+                    ..Client::default()
+                };
+            }
+            Action::NoticeClient(member) => {
+                world.client.linked.remove(&member);
+                world.step(member, Input::ClientGone(Client::ITSELF, 0));
             }
             Action::Leave(member) => {
                 world.leaves -= 1;

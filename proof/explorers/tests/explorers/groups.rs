@@ -20,6 +20,9 @@ fn three() -> Limits {
         stops: 0,
         lates: 0,
         cuts: 0,
+        asks: 0,
+        moves: 0,
+        ends: false,
         rules: Rules::default(),
     }
 }
@@ -94,6 +97,20 @@ fn links_that_end_hold_nobody_up() {
     holds(Limits { cuts: 1, stops: 1, deaths: 0, ..three() });
 }
 
+// Keeps P245.
+#[test]
+fn commands_of_a_client_are_decided_once_by_any_member() {
+    let client = Limits { commands: 0, deaths: 0, asks: 1, moves: 1, ends: true, ..three() };
+    holds(client.clone());
+    holds(Limits { asks: 2, moves: 2, ..client.clone() });
+    holds(Limits { deaths: 1, moves: 2, ..client.clone() });
+    holds(Limits { takes: 1, moves: 2, ..client.clone() });
+    holds(Limits { members: 2, late: 1, moves: 2, leaves: 1, ..client.clone() });
+    holds(Limits { cuts: 1, moves: 2, ..client.clone() });
+    holds(Limits { misses: 1, snapshots: 1, moves: 2, ..client.clone() });
+    holds(Limits { stops: 1, moves: 2, ..client });
+}
+
 #[test]
 fn large_worlds_at_random() {
     let all = Limits {
@@ -116,7 +133,9 @@ fn large_worlds_at_random() {
         Limits { members: 2, late: 2, stops: 2, lates: 2, ..all.clone() },
         Limits { members: 3, late: 0, leaves: 2, misses: 1, deaths: 0, ..all.clone() },
         Limits { cuts: 3, stops: 1, lates: 1, ..all.clone() },
-        Limits { members: 4, late: 0, misses: 0, cuts: 4, ..all },
+        Limits { members: 4, late: 0, misses: 0, cuts: 4, ..all.clone() },
+        Limits { asks: 3, moves: 4, ends: true, ..all.clone() },
+        Limits { members: 5, deaths: 2, stops: 2, lates: 2, asks: 3, moves: 4, ends: true, ..all },
     ] {
         let checker = limits.checker().threads(2).target_state_count(5 * states_max());
         let checker = checker.spawn_simulation(1, UniformChooser).join();
