@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_io::Async;
 
-/// Waits for a descriptor. Its error is found again by who reads from it.
+/// Waits for a descriptor. An error ends what waits for it.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>>;
 
 /// A descriptor that a reactor watches, for any number of tasks.

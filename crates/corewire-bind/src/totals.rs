@@ -152,11 +152,11 @@ impl MethodTotals {
     /// What all methods of a service have together.
     pub fn sum<'a>(methods: impl IntoIterator<Item = &'a Self>) -> Self {
         methods.into_iter().fold(Self::default(), |mut sum, one| {
-            sum.requests += one.requests;
-            sum.replies += one.replies;
-            sum.errors += one.errors;
-            sum.request_bytes += one.request_bytes;
-            sum.reply_bytes += one.reply_bytes;
+            sum.requests = sum.requests.saturating_add(one.requests);
+            sum.replies = sum.replies.saturating_add(one.replies);
+            sum.errors = sum.errors.saturating_add(one.errors);
+            sum.request_bytes = sum.request_bytes.saturating_add(one.request_bytes);
+            sum.reply_bytes = sum.reply_bytes.saturating_add(one.reply_bytes);
             sum.times.merge(&one.times);
             sum
         })
@@ -183,7 +183,9 @@ impl MethodTotals {
     }
 
     fn read(at: &mut Cursor<'_>) -> Option<Self> {
-        let method = at.name()?.to_owned();
+        // What shows it relies on that.
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let method = at.name().filter(|name| name.bytes().all(is_of_name))?.to_owned();
         let mut number = || at.number::<8>();
         let (requests, replies, errors) = (number()?, number()?, number()?);
         let (request_bytes, reply_bytes) = (number()?, number()?);

@@ -1,6 +1,6 @@
 //! `corewire send --latest` and `receive --latest`: the last message of one writer.
 
-use corewire::{Domain, JoinError, ReceiveError};
+use corewire::{Domain, JoinError, LatestWriter, ReceiveError};
 use corewire_os::event::wait_readable;
 
 use crate::failure::Failure;
@@ -20,6 +20,21 @@ pub(crate) fn send(
     signals: &Signals,
 ) -> Result<(), Failure> {
     let mut writer = domain.latest(name).largest(largest).readers(readers.into()).create()?;
+    let outcome = set_all(name, &mut writer, (records, largest), input, signals);
+    if outcome.is_err() {
+        // Readers are to see that it did not end in order: they end with 3.
+        std::mem::forget(writer);
+    }
+    outcome
+}
+
+fn set_all(
+    name: &str,
+    writer: &mut LatestWriter,
+    (records, largest): (Records, usize),
+    input: &mut Input,
+    signals: &Signals,
+) -> Result<(), Failure> {
     let bytes = if records == Records::Chunks { largest } else { READ_BYTES };
     let (mut buffer, mut splitter) = (vec![0; bytes], Splitter::new(records, largest));
     loop {
@@ -58,14 +73,12 @@ pub(crate) fn receive(
         opened => opened?,
     };
     for _ in 0..left {
-        match reader.wait() {
-            Ok(_) => {}
+        let value = match reader.wait() {
+            Ok(value) => value.to_vec(),
             Err(ReceiveError::EndOfStream) => break,
             Err(error) => return Err(error.into()),
-        }
-        let number = reader.number().unwrap_or_default();
-        let value = reader.get()?.unwrap_or_default();
-        sink.put(number, value)?;
+        };
+        sink.put(reader.number().unwrap_or_default(), &value)?;
         sink.flush()?;
     }
     Ok(())

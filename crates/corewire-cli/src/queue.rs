@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use corewire::{ConnectError, Domain, EndpointError, Producer, Queue, QueueError, QueueView};
+use corewire::{Domain, EndpointError, Producer, Queue, QueueError, QueueView};
 
 use crate::failure::Failure;
 use crate::input::Input;
@@ -82,18 +82,22 @@ pub(crate) fn send(
             Err(Ended::Failed(failure)) => Err(failure),
         };
     };
-    let done = match pushed {
-        Ok(()) => wait_until_done(name, &queue, signals)?,
-        Err(Ended::Signal) => false,
+    // Jobs that were accepted are done, also those of others, whatever the input was.
+    let (outcome, is_over) = match pushed {
+        Ok(()) => (Ok(()), false),
+        Err(Ended::Signal) => (Ok(()), true),
         Err(Ended::Failed(failure)) => {
-            say_lost(queue.view());
-            return Err(failure);
+            let left = queue.view();
+            if left.waiting + left.running > 0 {
+                output::note(format!("{}: no more jobs are added", failure.message));
+            }
+            (Err(failure), signals.is_over())
         }
     };
-    if !done {
+    if is_over || !wait_until_done(name, &queue, signals)? {
         say_lost(queue.view());
     }
-    Ok(())
+    outcome
 }
 
 fn push_all(
@@ -113,11 +117,18 @@ fn push_all(
     }
 }
 
-/// Waits until all jobs are done; false after a signal.
+/// Waits until all jobs are done, also those that others add meanwhile; false after a signal.
 fn wait_until_done(name: &str, queue: &Queue, signals: &Signals) -> Result<bool, Failure> {
-    queue.finish();
     let mut says_at = Some(Instant::now() + SILENT);
-    while !queue.wait_until_done(LOOKS_EVERY)? {
+    let mut is_finishing = false;
+    loop {
+        if queue.wait_until_done(LOOKS_EVERY)? {
+            if std::mem::replace(&mut is_finishing, true) {
+                return Ok(true);
+            }
+            queue.finish();
+            continue;
+        }
         if signals.is_over() {
             return Ok(false);
         }
@@ -131,7 +142,6 @@ fn wait_until_done(name: &str, queue: &Queue, signals: &Signals) -> Result<bool,
             output::note(format!("waiting: {count} jobs are not done, {workers}"));
         }
     }
-    Ok(true)
 }
 
 /// Says how many jobs end with the queue.
@@ -152,7 +162,7 @@ pub(crate) fn receive(
 ) -> Result<(), Failure> {
     let builder = domain.queue(name);
     let mut worker = match builder.clone().worker() {
-        Err(QueueError::Connect(ConnectError::NotFound(_))) if waits => {
+        Err(QueueError::NotFound(_)) if waits => {
             output::waiting(name, domain);
             builder.worker_timeout(Duration::MAX)?
         }

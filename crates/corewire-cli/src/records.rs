@@ -13,6 +13,8 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 pub(crate) enum Records {
     /// What one read returns is a message.
     Chunks,
+    /// All of the input is one message.
+    Whole,
     /// Each message ends with this byte, which is not part of it.
     Separated(u8),
     /// Each message stands after its length: 4 bytes, little-endian.
@@ -56,6 +58,11 @@ impl Splitter {
     ) -> Result<(), E> {
         match self.records {
             Records::Chunks => emit(read),
+            Records::Whole => {
+                self.check(self.pending.len() + read.len())?;
+                self.pending.extend_from_slice(read);
+                Ok(())
+            }
             Records::Separated(end) => self.split_at(end, read, emit),
             Records::Framed => self.split_frames(read, &mut emit),
         }
@@ -157,6 +164,11 @@ impl Splitter {
             Records::Framed => format!("has {bytes} bytes, of at most {largest}"),
             _ => format!("has more than {largest} bytes"),
         };
+        if self.records == Records::Whole {
+            return Err(Failure::usage(format!(
+                "the input {found}: raise --largest, or cut it into messages with --lines, -0, --framed or --chunk"
+            )));
+        }
         let word = self.records.word();
         Err(Failure::usage(format!(
             "{word} {number} {found}: raise --largest of the process that creates it"

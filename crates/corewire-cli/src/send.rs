@@ -50,13 +50,14 @@ there, so that each message crosses to that cache once. auto chooses two if the 
 that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers so \
 many get a message sooner.\n\
 \n\
-With --queue each message is a job, which one process of receive --queue gets, first in, first out. The first \
-such command owns the queue: it ends when all jobs are done, those of others too. Later ones add their jobs to it, and \
+With --queue each message is a job, which one process of receive --queue gets, first in, first out; without --lines, \
+-0, --framed and --chunk the input is one job. The first such command owns the queue: it ends when all jobs are done, \
+those of others too, and has up to 65,536 of them in its memory. While it runs, later ones add their jobs to it, and \
 end when these are accepted. A job whose worker has died goes to another one, before all others: it may be done twice. \
 With --at-most-once it is lost instead. Jobs do not survive the owner; after a signal it says how many were not done.\n\
 \n\
-With --latest each message takes the place of the one before. At the end of the input the last one stays, until a \
-signal.\n\
+With --latest each message takes the place of the one before; without --lines, -0, --framed and --chunk the input \
+is one message. At the end of the input the last one stays, until a signal.\n\
 \n\
 --access lets other users receive with --owner, from a channel in \
 $COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. The rule stays with that directory, with its mode, and \
@@ -68,6 +69,7 @@ number.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("records").args(["lines", "null", "framed"])))]
+#[command(group(clap::ArgGroup::new("sized").multiple(true).args(["lines", "null", "framed", "queue", "latest"])))]
 pub(crate) struct Args {
     /// The channel to create: letters, digits, '_', '-' and '.'
     #[arg(value_parser = units::channel_name)]
@@ -90,12 +92,12 @@ pub(crate) struct Args {
     /// Wait until N receivers have joined before sending
     #[arg(long, value_name = "N", default_value_t = 0)]
     wait_receivers: u16,
-    /// Maximum bytes of a message, without --lines, -0 and --framed
-    #[arg(long, value_name = "BYTES", default_value = "64K", conflicts_with = "records")]
+    /// Maximum bytes of a message, without --lines, -0 and --framed [default: 64K]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["records", "largest"])]
     #[arg(value_parser = units::message_bytes)]
-    chunk: usize,
-    /// Maximum bytes of a message, with --lines, -0 or --framed
-    #[arg(long, value_name = "BYTES", default_value = "1M", requires = "records")]
+    chunk: Option<usize>,
+    /// Maximum bytes of a message, with --lines, -0, --framed, --queue or --latest
+    #[arg(long, value_name = "BYTES", default_value = "1M", requires = "sized")]
     #[arg(value_parser = units::message_bytes)]
     largest: usize,
     /// Do not wait for slow receivers: they miss what is overwritten
@@ -130,13 +132,19 @@ impl Args {
             (true, ..) => Records::Separated(b'\n'),
             (_, true, _) => Records::Separated(0),
             (_, _, true) => Records::Framed,
+            _ if (self.queue || self.latest) && self.chunk.is_none() => Records::Whole,
             _ => Records::Chunks,
         }
     }
 
+    /// What one read asks for, of an input without marks.
+    fn chunk(&self) -> usize {
+        self.chunk.unwrap_or(64 << 10)
+    }
+
     /// The longest message that the channel is created for.
     fn largest_message(&self) -> usize {
-        if self.records() == Records::Chunks { self.chunk } else { self.largest }
+        if self.records() == Records::Chunks { self.chunk() } else { self.largest }
     }
 }
 
@@ -340,7 +348,7 @@ impl Sending<'_> {
         let records = args.records();
         // Another process may have created the channel, for shorter messages.
         let largest = self.output.largest_message();
-        let bytes = if records == Records::Chunks { args.chunk.min(largest) } else { READ_BYTES };
+        let bytes = if records == Records::Chunks { args.chunk().min(largest) } else { READ_BYTES };
         let mut buffer = vec![0; bytes];
         let mut splitter = Splitter::new(records, largest);
         loop {

@@ -10,6 +10,8 @@ use corewire_bind::{Bind, Reactor, Serve, Watched};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::ready::must_be_in_runtime;
+
 /// A descriptor in tokio's reactor, for any number of tasks.
 struct Descriptor(AsyncFd<OwnedFd>);
 
@@ -34,6 +36,7 @@ impl Watched for Descriptor {
 #[must_use]
 pub fn reactor() -> Reactor {
     Arc::new(|descriptor| {
+        must_be_in_runtime()?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         #[expect(deprecated, reason = "sound for a descriptor that is owned; the other is unsafe")]
         let descriptor = AsyncFd::with_interest(descriptor, interest)?;

@@ -11,6 +11,7 @@ use corewire::{
 };
 use futures_core::Stream;
 use futures_sink::Sink;
+use tokio::task::coop::poll_proceed;
 
 use crate::ready::Ready;
 
@@ -103,7 +104,8 @@ impl TokioEndpoint {
         .await
     }
 
-    /// Sends a message, waiting until it is copied. If the future is dropped, the endpoint goes on sending it.
+    /// Sends a message, waiting until it is copied. If the future is dropped, the message goes on in later calls of this
+    /// endpoint, as [`flush`](Self::flush).
     ///
     /// # Errors
     /// As for [`Endpoint::send`].
@@ -114,15 +116,58 @@ impl TokioEndpoint {
         message: &[u8],
     ) -> Result<(), MessageError> {
         let envelope = envelope.into();
-        loop {
-            match self.endpoint.try_send(peer, envelope, message) {
-                Err(MessageError::Full { .. }) => break,
-                Err(MessageError::Interrupted) => {}
-                sent => return sent,
+        match self.begin(peer, envelope, message)? {
+            Begun::Sent => Ok(()),
+            Begun::InPart => self.flush().await,
+            Begun::Not => {
+                let handle = self.endpoint.isend(peer, envelope, message)?;
+                let end = OnDrop::Abandons;
+                let mut running = Running { endpoint: self, handle: Some(handle), end };
+                running.end().await?.result.map(drop)
             }
         }
-        let handle = self.endpoint.isend(peer, envelope, message)?;
-        self.end_of(handle).await?.result.map(drop)
+    }
+
+    /// Waits until all messages are sent whose beginning was, as [`Endpoint::flush`] does.
+    ///
+    /// # Errors
+    /// [`MessageError::Transport`] or `Forked`.
+    pub async fn flush(&mut self) -> Result<(), MessageError> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageError>> {
+        self.poll(cx, |endpoint| {
+            if !endpoint.has_pending_sends() {
+                return Ok(Some(()));
+            }
+            endpoint.now().flush().map(Some).or_else(|error| match error {
+                MessageError::Timeout { .. } => Ok(None),
+                error => Err(error),
+            })
+        })
+    }
+
+    /// Sends a message now, as far as there is room. Behind one that is under way there is none: that one's peer may be
+    /// stopped.
+    fn begin(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        message: &[u8],
+    ) -> Result<Begun, MessageError> {
+        if self.endpoint.has_pending_sends() {
+            return Ok(Begun::Not);
+        }
+        loop {
+            match self.endpoint.try_send(peer, envelope, message) {
+                Ok(()) if self.endpoint.has_pending_sends() => return Ok(Begun::InPart),
+                Ok(()) => return Ok(Begun::Sent),
+                Err(MessageError::Full { .. }) => return Ok(Begun::Not),
+                Err(MessageError::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Sends a request, and waits for its reply. A reply to a future that was dropped is dropped.
@@ -131,19 +176,20 @@ impl TokioEndpoint {
     /// As for [`Endpoint::call`].
     pub async fn call(&mut self, peer: Peer, request: &[u8]) -> Result<Vec<u8>, MessageError> {
         let handle = self.endpoint.icall(peer, request)?;
-        let mut running = Running { endpoint: self, handle: Some(handle), is_call: true };
+        let end = OnDrop::Cancels;
+        let mut running = Running { endpoint: self, handle: Some(handle), end };
         let completion = running.end().await?;
         completion.result?;
         Ok(completion.memory.into_vec())
     }
 
-    /// The end of an operation that [`get_mut`](Self::get_mut) has begun.
+    /// The end of an operation that [`get_mut`](Self::get_mut) has begun. If the future is dropped, the handle stays the
+    /// caller's.
     ///
     /// # Errors
     /// As for [`Endpoint::wait`].
     pub async fn end_of(&mut self, handle: OperationHandle) -> Result<Completion, MessageError> {
-        let mut running = Running { endpoint: self, handle: Some(handle), is_call: false };
-        running.end().await
+        poll_fn(|cx| self.poll(cx, |endpoint| endpoint.test(handle))).await
     }
 
     /// The messages that `selector` asks for, as a stream. It ends after an error.
@@ -153,7 +199,13 @@ impl TokioEndpoint {
 
     /// A sink of messages with this envelope to a peer.
     pub fn sink(&mut self, peer: Peer, envelope: impl Into<Envelope>) -> PeerSink<'_> {
-        PeerSink { endpoint: self, peer, envelope: envelope.into(), sending: None }
+        PeerSink {
+            endpoint: self,
+            peer,
+            envelope: envelope.into(),
+            sending: None,
+            is_in_part: false,
+        }
     }
 
     /// Looks, arms, looks again, and waits.
@@ -162,10 +214,14 @@ impl TokioEndpoint {
         cx: &mut Context<'_>,
         mut look: impl FnMut(&mut Endpoint) -> Result<Option<R>, MessageError>,
     ) -> Poll<Result<R, MessageError>> {
+        let turn = ready!(poll_proceed(cx));
         self.reap();
         loop {
             match look(&mut self.endpoint) {
-                Ok(Some(found)) => return Poll::Ready(Ok(found)),
+                Ok(Some(found)) => {
+                    turn.made_progress();
+                    return Poll::Ready(Ok(found));
+                }
                 Ok(None) | Err(MessageError::Interrupted) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -194,7 +250,23 @@ impl fmt::Debug for TokioEndpoint {
 struct Running<'a> {
     endpoint: &'a mut TokioEndpoint,
     handle: Option<OperationHandle>,
-    is_call: bool,
+    end: OnDrop,
+}
+
+/// What becomes of an operation whose future is dropped.
+#[derive(PartialEq, Eq)]
+enum OnDrop {
+    /// It goes on, and nobody asks for its end.
+    Abandons,
+    Cancels,
+}
+
+/// How much of a message was sent.
+#[derive(PartialEq, Eq)]
+enum Begun {
+    Sent,
+    InPart,
+    Not,
 }
 
 impl Running<'_> {
@@ -209,7 +281,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if let Some(handle) = self.handle {
-            if self.is_call {
+            if self.end == OnDrop::Cancels {
                 // It may have ended.
                 let _ = self.endpoint.endpoint.cancel(handle);
             }
@@ -248,10 +320,16 @@ pub struct PeerSink<'a> {
     envelope: Envelope,
     /// One that has found no room.
     sending: Option<OperationHandle>,
+    /// One was sent in part.
+    is_in_part: bool,
 }
 
 impl PeerSink<'_> {
     fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageError>> {
+        if self.is_in_part {
+            ready!(self.endpoint.poll_flush(cx))?;
+            self.is_in_part = false;
+        }
         let Some(handle) = self.sending else { return Poll::Ready(Ok(())) };
         let ended = ready!(self.endpoint.poll(cx, |endpoint| endpoint.test(handle)));
         self.sending = None;
@@ -271,14 +349,13 @@ impl Sink<Vec<u8>> for PeerSink<'_> {
 
     fn start_send(mut self: Pin<&mut Self>, message: Vec<u8>) -> Result<(), MessageError> {
         let (peer, envelope) = (self.peer, self.envelope);
-        loop {
-            match self.endpoint.endpoint.try_send(peer, envelope, &message) {
-                Err(MessageError::Full { .. }) => break,
-                Err(MessageError::Interrupted) => {}
-                sent => return sent,
+        match self.endpoint.begin(peer, envelope, &message)? {
+            Begun::Sent => {}
+            Begun::InPart => self.is_in_part = true,
+            Begun::Not => {
+                self.sending = Some(self.endpoint.endpoint.isend(peer, envelope, message)?);
             }
         }
-        self.sending = Some(self.endpoint.endpoint.isend(peer, envelope, message)?);
         Ok(())
     }
 

@@ -15,6 +15,9 @@ pub enum StreamError {
     /// tokio does not watch the descriptor.
     #[error(transparent)]
     Os(#[from] OsError),
+    /// There is no runtime of tokio here, or it has ended.
+    #[error("wait in tokio: {0}")]
+    Runtime(String),
 }
 
 impl std::fmt::Debug for StreamError {
@@ -24,6 +27,9 @@ impl std::fmt::Debug for StreamError {
 }
 
 /// A failure of the reactor.
-pub(crate) fn os_error(error: &std::io::Error) -> OsError {
-    OsError { what: "wait in tokio".into(), errno: error.raw_os_error().unwrap_or_default() }
+pub(crate) fn reactor_failed(error: &std::io::Error) -> StreamError {
+    match error.raw_os_error() {
+        Some(errno) => OsError { what: "wait in tokio".into(), errno }.into(),
+        None => StreamError::Runtime(error.to_string()),
+    }
 }

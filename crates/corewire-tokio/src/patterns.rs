@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use corewire::{Job, LatestReader, MessageError, QueueError, Worker};
 use futures_core::Stream;
+use tokio::task::coop::poll_proceed;
 
-use crate::error::{StreamError, os_error};
+use crate::error::{StreamError, reactor_failed};
 use crate::ready::Ready;
 
 /// The newest values of a last value: a [`Stream`], which passes over those that were overwritten before it looked. It ends
@@ -23,12 +24,13 @@ pub struct LatestStream {
 }
 
 impl LatestStream {
-    /// Waits for newer values in the runtime in which it is called.
+    /// Waits for newer values in the runtime in which it is called. Blocks until the writer's process answers, as
+    /// [`LatestReader::readiness`] does.
     ///
     /// # Errors
-    /// [`StreamError::Join`] or `Os`: there is no descriptor to wait for.
+    /// [`StreamError::Join`], `Os` or `Runtime`: there is no descriptor to wait for.
     pub fn new(reader: LatestReader) -> Result<Self, StreamError> {
-        let ready = Ready::new(reader.readiness()?).map_err(|error| os_error(&error))?;
+        let ready = Ready::new(reader.readiness()?).map_err(|error| reactor_failed(&error))?;
         let returned = reader.number();
         Ok(Self { reader, ready, returned, is_over: false })
     }
@@ -39,18 +41,20 @@ impl LatestStream {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, StreamError>> {
+        let turn = ready!(poll_proceed(cx));
         loop {
             let value = self.reader.get()?.map(<[u8]>::to_vec);
             let number = self.reader.number();
             if number != self.returned {
                 self.returned = number;
+                turn.made_progress();
                 return Poll::Ready(Ok(value));
             }
             if self.reader.has_ended() {
                 return Poll::Ready(Ok(None));
             }
             if self.reader.arm()? {
-                ready!(self.ready.poll(cx)).map_err(|error| os_error(&error))?;
+                ready!(self.ready.poll(cx)).map_err(|error| reactor_failed(&error))?;
             }
         }
     }
@@ -99,12 +103,14 @@ impl QueueWorker {
     /// As for [`Worker::take`].
     pub async fn take(&mut self) -> Result<Option<Job<'_>>, QueueError> {
         poll_fn(|cx| {
+            let turn = ready!(poll_proceed(cx));
             while !self.worker.is_ready()? {
                 if self.worker.arm()? {
                     let ready = ready!(self.ready.poll(cx));
                     ready.map_err(|error| MessageError::Transport(error.to_string()))?;
                 }
             }
+            turn.made_progress();
             Poll::Ready(Ok::<_, QueueError>(()))
         })
         .await?;

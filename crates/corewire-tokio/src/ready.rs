@@ -7,13 +7,19 @@ use corewire::Readiness;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// tokio panics where it is asked for its reactor outside of a runtime.
+pub(crate) fn must_be_in_runtime() -> io::Result<()> {
+    tokio::runtime::Handle::try_current().map(drop).map_err(io::Error::other)
+}
+
 /// A readiness descriptor, for one task at a time.
 #[derive(Debug)]
 pub(crate) struct Ready(AsyncFd<Readiness>);
 
 impl Ready {
-    /// Must be called within a runtime of tokio.
+    /// Within a runtime of tokio.
     pub(crate) fn new(readiness: Readiness) -> io::Result<Self> {
+        must_be_in_runtime()?;
         #[expect(deprecated, reason = "sound for a descriptor that is owned; the other is unsafe")]
         AsyncFd::with_interest(readiness, Interest::READABLE).map(Self)
     }

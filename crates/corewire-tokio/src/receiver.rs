@@ -7,8 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use corewire::{ReceiveError, Receiver};
 use futures_core::Stream;
+use tokio::task::coop::poll_proceed;
 
-use crate::error::{StreamError, os_error};
+use crate::error::{StreamError, reactor_failed};
 use crate::ready::Ready;
 
 /// The messages of a channel, as copies: a [`Stream`], which ends with the channel, or after an error.
@@ -26,9 +27,9 @@ impl ReceiverStream {
     /// as [`Receiver::readiness`] does.
     ///
     /// # Errors
-    /// [`StreamError::Join`] or `Os`: there is no descriptor to wait for.
+    /// [`StreamError::Join`], `Os` or `Runtime`: there is no descriptor to wait for.
     pub fn new(receiver: Receiver) -> Result<Self, StreamError> {
-        let ready = Ready::new(receiver.readiness()?).map_err(|error| os_error(&error))?;
+        let ready = Ready::new(receiver.readiness()?).map_err(|error| reactor_failed(&error))?;
         Ok(Self { receiver, ready, is_over: false })
     }
 
@@ -65,15 +66,19 @@ impl ReceiverStream {
         cx: &mut Context<'_>,
         mut read: impl FnMut(&[u8]) -> R,
     ) -> Poll<Option<Result<R, StreamError>>> {
+        let turn = ready!(poll_proceed(cx));
         loop {
             match self.receiver.try_receive() {
-                Ok(Some(message)) => return Poll::Ready(Some(Ok(read(&message)))),
+                Ok(Some(message)) => {
+                    turn.made_progress();
+                    return Poll::Ready(Some(Ok(read(&message))));
+                }
                 Ok(None) => {}
                 Err(ReceiveError::EndOfStream) => return Poll::Ready(None),
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
             if self.receiver.arm()? {
-                ready!(self.ready.poll(cx)).map_err(|error| os_error(&error))?;
+                ready!(self.ready.poll(cx)).map_err(|error| reactor_failed(&error))?;
             }
         }
     }

@@ -5,14 +5,15 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use corewire::{SendError, Sender};
+use corewire::{Interrupter, SendError, Sender};
 use futures_sink::Sink;
 use tokio::task::JoinHandle;
 
 /// Sends messages into a channel: a [`Sink`]. It waits for room without blocking the task.
 ///
 /// A sender has no descriptor for room: while a receiver is so far behind that there is none, a thread of tokio's pool has the
-/// sender and waits. Where receivers keep up, no other thread is needed.
+/// sender and waits. Where receivers keep up, no other thread is needed. Dropping the sink ends that wait: the message is not
+/// sent then.
 pub struct SenderSink {
     state: State,
     /// What `start_send` was given, and has found no room.
@@ -22,7 +23,7 @@ pub struct SenderSink {
 enum State {
     Here(Box<Sender>),
     /// A thread waits for room, with this message.
-    Waiting(JoinHandle<(Box<Sender>, Result<(), SendError>)>),
+    Waiting(JoinHandle<(Box<Sender>, Result<(), SendError>)>, Interrupter),
     /// That thread has panicked, or the runtime has ended.
     Lost,
 }
@@ -60,11 +61,12 @@ impl SenderSink {
         };
         match sender.try_send(message) {
             Err(SendError::Full { .. } | SendError::Joining { .. }) => {
-                let message = message.to_vec();
-                self.state = State::Waiting(tokio::task::spawn_blocking(move || {
+                let (message, interrupter) = (message.to_vec(), sender.interrupter());
+                let waiting = tokio::task::spawn_blocking(move || {
                     let sent = sender.send(&message);
                     (sender, sent)
-                }));
+                });
+                self.state = State::Waiting(waiting, interrupter);
                 Ok(())
             }
             sent => {
@@ -77,7 +79,7 @@ impl SenderSink {
     /// Ready if no message waits for room.
     fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         loop {
-            if let State::Waiting(waiting) = &mut self.state {
+            if let State::Waiting(waiting, _) = &mut self.state {
                 let ended = ready!(Pin::new(waiting).poll(cx));
                 let Ok((sender, sent)) = ended else {
                     self.state = State::Lost;
@@ -92,6 +94,14 @@ impl SenderSink {
                 Some(message) => self.begin(&message)?,
                 None => return Poll::Ready(Ok(())),
             }
+        }
+    }
+}
+
+impl Drop for SenderSink {
+    fn drop(&mut self) {
+        if let State::Waiting(_, interrupter) = &self.state {
+            interrupter.interrupt();
         }
     }
 }

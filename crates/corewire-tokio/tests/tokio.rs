@@ -120,14 +120,11 @@ fn an_endpoint_loses_nothing_whatever_future_is_dropped() {
                     source.send(to, 1, &message).await.unwrap();
                 }
             }
-            // Everything goes before it ends.
-            let last = source.receive(Selector::any()).await.unwrap();
-            assert_eq!(&last[..], b"all");
+            source.flush().await.unwrap();
         });
     });
     run(async {
         let mut sink = TokioEndpoint::new(sink).unwrap();
-        let mut from = None;
         for number in 0..count {
             let mut received = None;
             for polls in 0..number % 3 {
@@ -138,11 +135,74 @@ fn an_endpoint_loses_nothing_whatever_future_is_dropped() {
                 None => sink.receive(Selector::tag(1)).await.unwrap(),
             };
             assert_eq!((&message[..8], message.len()), (&number.to_le_bytes()[..], length(number)));
-            from = Some(message.source());
         }
-        sink.send(from.unwrap(), 2, b"all").await.unwrap();
     });
     sending.join().unwrap();
+}
+
+// Keeps P244.
+#[test]
+fn an_operation_that_nobody_waits_for_any_more_stays_its_callers() {
+    let scratch = scratch();
+    let domain = scratch.domain();
+    let mut source = domain.endpoint("source").create().unwrap();
+    let sink = domain.endpoint("sink").create().unwrap();
+    let to = source.peer("sink").unwrap();
+    run(async {
+        let mut sink = TokioEndpoint::new(sink).unwrap();
+        let handle = sink.get_mut().ireceive(Selector::tag(1), vec![0; 8]).unwrap();
+        assert!(briefly(sink.end_of(handle), 2).await.is_none());
+        source.send(to, 1, b"message").unwrap();
+        while sink.get_mut().now().receive_event(Selector::tag(2)).unwrap().is_some() {}
+        let ended = sink.end_of(handle).await.unwrap();
+        assert_eq!(ended.result.unwrap().bytes, 7);
+    });
+}
+
+#[test]
+fn outside_of_a_runtime_there_is_an_error() {
+    let scratch = scratch();
+    let domain = scratch.domain();
+    let _sender = domain.sender("none").create().unwrap();
+    let receiver = domain.receiver("none").join().unwrap();
+    let error = ReceiverStream::new(receiver).unwrap_err().to_string();
+    assert!(error.starts_with("wait in tokio: there is no reactor running"), "{error}");
+}
+
+// Keeps P244.
+#[test]
+fn a_sink_that_waits_for_a_receiver_ends_with_its_runtime() {
+    let scratch = scratch();
+    let domain = scratch.domain();
+    let sender = domain.sender("full").create().unwrap();
+    let _reads_nothing = domain.receiver("full").join().unwrap();
+    run(async {
+        let mut sink = SenderSink::new(sender);
+        while briefly(sink.send(&[1; 1000]), 1).await.is_some() {}
+    });
+}
+
+// Keeps P244.
+#[test]
+fn a_stream_that_never_ends_leaves_other_tasks_their_turn() {
+    let scratch = scratch();
+    let domain = scratch.domain();
+    let mut sender = domain.sender("fast").slots(4096).create().unwrap();
+    let receiver = domain.receiver("fast").join().unwrap();
+    for _ in 0..2000 {
+        sender.send(&[1]).unwrap();
+    }
+    run(async {
+        let mut stream = ReceiverStream::new(receiver).unwrap();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&taken);
+        let other = tokio::spawn(async move { seen.load(SeqCst) });
+        for _ in 0..2000 {
+            stream.next().await.unwrap().unwrap();
+            taken.fetch_add(1, SeqCst);
+        }
+        assert!(other.await.unwrap() < 2000);
+    });
 }
 
 // Keeps P244.

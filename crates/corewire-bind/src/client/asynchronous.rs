@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -215,30 +216,35 @@ impl AsyncBinding {
             loop {
                 let mut binding = self.lock();
                 // Its error is that of the link, which ends what waits on it.
-                let progress = binding.progress();
+                let progress = binding.progress_far();
                 if let Poll::Ready(done) = done(&mut binding, cx) {
-                    self.arm_for_others(&mut binding);
+                    self.arm_for_others(&mut binding, progress.is_ok_and(|(_, is_all)| !is_all));
                     return Poll::Ready(done);
                 }
-                progress?;
+                let (_, is_all) = progress?;
+                if !is_all {
+                    // Other tasks get their turn. There may be no news of what has come already.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 let Some(interest) = binding.interest()? else { continue };
                 turn.begin();
                 drop(binding);
-                if wait.poll(&*self.0.readiness, interest, cx).is_pending() {
-                    return Poll::Pending;
+                match wait.poll(&*self.0.readiness, interest, cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(waited) => turn.end_of_wait(waited)?,
                 }
-                turn.end();
             }
         })
         .await
     }
 
     /// A task that does not wait for the descriptor any more may have taken what had made it readable.
-    fn arm_for_others(&self, binding: &mut Binding) {
-        while *self.0.waiting() > 0
-            && matches!(binding.interest(), Ok(None))
-            && binding.progress().is_ok()
-        {}
+    fn arm_for_others(&self, binding: &mut Binding, mut has_more: bool) {
+        while *self.0.waiting() > 0 && (has_more || matches!(binding.interest(), Ok(None))) {
+            let Ok((_, is_all)) = binding.progress_far() else { return };
+            has_more = !is_all;
+        }
     }
 }
 
@@ -252,6 +258,15 @@ impl Turn<'_> {
     fn begin(&mut self) {
         self.is_waiting = true;
         *self.client.0.waiting() += 1;
+    }
+
+    /// The reactor has told the task, or cannot: its runtime may have ended.
+    fn end_of_wait(&mut self, waited: io::Result<()>) -> Result<(), CallError> {
+        self.end();
+        waited.map_err(|error| CallError::Os {
+            what: "wait for a descriptor",
+            errno: error.raw_os_error().unwrap_or_default(),
+        })
     }
 
     fn end(&mut self) {
@@ -289,7 +304,7 @@ impl Binding {
     }
 }
 
-/// Waits for a descriptor in the reactor. Its errors are found again by who reads.
+/// Waits for a descriptor in the reactor.
 #[derive(Default)]
 struct Wait<'a> {
     readable: Option<Waiting<'a>>,
@@ -302,17 +317,17 @@ impl<'a> Wait<'a> {
         readiness: &'a dyn Watched,
         interest: Interest,
         cx: &mut Context<'_>,
-    ) -> Poll<()> {
+    ) -> Poll<io::Result<()>> {
         let readable = self.readable.get_or_insert_with(|| readiness.readable());
-        if readable.as_mut().poll(cx).is_ready() {
+        if let Poll::Ready(waited) = readable.as_mut().poll(cx) {
             self.readable = None;
-            return Poll::Ready(());
+            return Poll::Ready(waited);
         }
         if interest == Interest::ReadAndWrite {
             let writable = self.writable.get_or_insert_with(|| readiness.writable());
-            if writable.as_mut().poll(cx).is_ready() {
+            if let Poll::Ready(waited) = writable.as_mut().poll(cx) {
                 self.writable = None;
-                return Poll::Ready(());
+                return Poll::Ready(waited);
             }
         }
         Poll::Pending

@@ -291,6 +291,11 @@ impl Binding {
     /// # Errors
     /// [`CallError`].
     pub fn progress(&mut self) -> Result<bool, CallError> {
+        self.progress_far().map(|(has_done, _)| has_done)
+    }
+
+    /// The same; and whether everything was handled that had come.
+    pub(crate) fn progress_far(&mut self) -> Result<(bool, bool), CallError> {
         self.cancel_dropped();
         // A receive sends what is kept, too.
         let was_keeping = self.link.is_keeping();
@@ -299,12 +304,12 @@ impl Binding {
             match self.handle_next(Patience::None) {
                 Ok(()) => has_done = true,
                 Err(CallError::Busy) => {
-                    return Ok(has_done || was_keeping && !self.link.is_keeping());
+                    return Ok((has_done || was_keeping && !self.link.is_keeping(), true));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok((true, false))
     }
 
     /// Like [`progress`](Self::progress), but waits until something has come, or the message that is kept has been sent.

@@ -354,8 +354,10 @@ impl Endpoint {
             pid: now.pid,
             place: Place::of(&now.name),
             rates: Rates {
-                messages_per_s: flow(|view| view.sent_messages + view.received_messages),
-                bytes_per_s: flow(|view| view.sent_bytes + view.received_bytes),
+                messages_per_s: flow(|view| {
+                    view.sent_messages.saturating_add(view.received_messages)
+                }),
+                bytes_per_s: flow(|view| view.sent_bytes.saturating_add(view.received_bytes)),
                 estimated_bytes_per_s: 0.0,
                 waits_per_s: rate("waits"),
                 wakes_per_s: rate("wakes"),

@@ -86,7 +86,7 @@ impl Calls {
             errors: now.errors,
             requests_per_s: rate(|totals| totals.requests),
             errors_per_s: rate(|totals| totals.errors),
-            bytes_per_s: rate(|totals| totals.request_bytes + totals.reply_bytes),
+            bytes_per_s: rate(|totals| totals.request_bytes.saturating_add(totals.reply_bytes)),
             p50_ns: percentile(times, 50.0),
             p99_ns: percentile(times, 99.0),
         }

@@ -20,7 +20,7 @@ fn each_job_of_a_queue_is_written_by_one_worker() {
         writeln!(input, "job {job}").unwrap();
     }
     // Another process adds some.
-    eventually(|| scratch.run("ls").text().contains("jobs "));
+    eventually(|| scratch.run("ls").text().contains("jobs.queue "));
     let mut other =
         Running::start(scratch.command("send jobs --queue --lines").stdin(Stdio::piped()));
     let mut more = other.input();
@@ -61,7 +61,7 @@ fn a_job_whose_worker_was_killed_goes_to_another_and_jobs_that_are_left_are_said
     let held = Running::start_unread(held.stdout(writer));
     eventually(|| {
         let rows = scratch.run("ls --json").json();
-        rows.as_array().unwrap().iter().any(|row| row["name"] == "jobs" && row["peers"] == 1)
+        rows.as_array().unwrap().iter().any(|row| row["name"] == "jobs.queue" && row["peers"] == 1)
     });
     held.signal(Signal::KILL);
     held.finish();
@@ -109,4 +109,64 @@ fn the_last_value_stays_until_its_writer_ends() {
     assert!(done.text().ends_with("three\n") && !done.text().contains('\0'), "{}", done.text());
     let empty = Running::start(scratch.command("send config --latest").stdin(Stdio::null()));
     empty.finish().expect_line(1, "there is no value");
+}
+
+// Keeps P243.
+#[test]
+fn a_queue_does_what_it_has_accepted_though_its_input_fails_and_an_input_without_marks_is_one_job()
+{
+    let scratch = Scratch::new("queue-input");
+    let mut owner = scratch.command("send jobs --queue --lines --largest 100");
+    let mut owner = owner.stdin(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(owner.stderr.take().unwrap());
+    let mut input = owner.stdin.take().unwrap();
+    writeln!(input, "first").unwrap();
+    eventually(|| scratch.run("ls").text().contains("jobs.queue "));
+    let file = scratch.file(b"two\nlines");
+    scratch.run(&format!("send jobs --queue {}", file.display())).expect_code(0);
+    input.write_all(&[b'x'; 101]).unwrap();
+    let failed = line(&mut errors);
+    assert!(failed.contains("has more than 100 bytes"), "{failed}");
+    // Others may still add some.
+    scratch.run(&format!("send jobs --queue {}", file.display())).expect_code(0);
+    let done = scratch.run("receive jobs --queue -0");
+    done.expect_code(0);
+    assert_eq!(done.text(), "first\0two\nlines\0two\nlines\0");
+    assert_eq!(owner.wait().unwrap().code(), Some(2));
+    // An endpoint is no queue.
+    let serving = Running::start(&mut scratch.command("serve jobs -- cat"));
+    eventually(|| scratch.run("ls").text().contains("jobs "));
+    scratch.run("receive jobs --queue --no-wait").expect_line(1, "queue jobs does not exist");
+    serving.signal(Signal::TERM);
+    serving.finish();
+}
+
+// Keeps P242.
+#[test]
+fn an_input_without_marks_is_one_value_and_one_that_fails_is_no_end() {
+    let scratch = Scratch::new("latest-input");
+    let bytes = crate::scratch::noise(100_000);
+    let file = scratch.file(&bytes);
+    let writer =
+        Running::start(&mut scratch.command(&format!("send config --latest {}", file.display())));
+    eventually(|| scratch.run("ls").text().contains("config "));
+    let found = scratch.run("receive config --latest --count 1");
+    assert_eq!(found.output, bytes);
+    writer.signal(Signal::TERM);
+    writer.finish();
+    let long = scratch.run(&format!("send config --latest --largest 99999 {}", file.display()));
+    long.expect_line(2, "the input has more than 99999 bytes: raise --largest");
+    let mut writer = scratch.command("send config --latest --lines --largest 10");
+    let mut writer = Running::start(writer.stdin(Stdio::piped()));
+    let mut input = writer.input();
+    writeln!(input, "one").unwrap();
+    let reader = Running::start(&mut scratch.command("receive config --latest --lines"));
+    eventually(|| {
+        let rows = scratch.run("ls --json").json();
+        rows.as_array().unwrap().iter().any(|row| row["name"] == "config" && row["receivers"] == 1)
+    });
+    input.write_all(&[b'x'; 11]).unwrap();
+    drop(input);
+    writer.finish().expect_code(2);
+    reader.finish().expect_code(3);
 }

@@ -533,8 +533,11 @@ impl Operations {
         &mut self,
         handle: OperationHandle,
     ) -> Result<Option<Completion>, MessageError> {
-        if !matches!(self.get(handle)?, Operation::Ended(_)) {
-            return Ok(None);
+        match self.get(handle)? {
+            Operation::Ended(_) => {}
+            // Calls for messages wait for these.
+            Operation::Claim | Operation::Claimed(_) => return Err(MessageError::UnknownOperation),
+            _ => return Ok(None),
         }
         self.release(handle.index);
         match std::mem::replace(self.by_index(handle.index), Operation::Free) {

@@ -266,12 +266,18 @@ impl Communicator {
         part_length: usize,
     ) -> Result<Request<T>, CollectiveError> {
         self.check_rank(root)?;
+        let whole = part_length.saturating_mul(self.size());
+        let is_possible =
+            whole.checked_mul(size_of::<T>()).is_some_and(|it| it <= isize::MAX as usize);
+        if !is_possible {
+            check_buffer(all.len(), whole)?;
+        }
         let bytes = part_length * size_of::<T>();
         if self.rank != root {
             let rounds = Rounds::from([vec![receive(root, 0..bytes)]]);
             return self.start(rounds, vec![0; bytes], 0..bytes, Box::new(no_combine));
         }
-        check_buffer(all.len(), part_length * self.size())?;
+        check_buffer(all.len(), whole)?;
         let place = |rank: usize| rank * bytes..(rank + 1) * bytes;
         let sends = self.others().map(|to| send(to, place(to))).collect();
         let values = all.as_bytes().to_vec();

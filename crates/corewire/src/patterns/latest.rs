@@ -102,9 +102,12 @@ impl LatestBuilder {
     /// As for [`SenderBuilder::create`](crate::SenderBuilder::create): among others, the name is in use, or a number is out
     /// of range.
     pub fn create(self) -> Result<LatestWriter, CreateError> {
-        let values = self.values.max(VALUES_MIN).next_power_of_two();
+        // The sender names what is out of range.
+        let values = self.values.max(VALUES_MIN);
+        let values = values.checked_next_power_of_two().unwrap_or(values);
         // Between two values there may be as much unused as a value is long.
-        let window = self.value_bytes.saturating_mul(2 * values).max(WINDOW_BYTES_MIN);
+        let window =
+            self.value_bytes.saturating_mul(values).saturating_mul(2).max(WINDOW_BYTES_MIN);
         let window = window.checked_next_power_of_two().unwrap_or(usize::MAX);
         let sender = self.domain.sender(&self.name).overwrite().slots(values).window_bytes(window);
         let sender = sender.largest_message(self.value_bytes).receivers(self.readers).create()?;

@@ -21,7 +21,10 @@ fn a_reader_gets_the_newest_at_once_whenever_it_joins() {
     assert_eq!(early.get().unwrap(), None);
     assert_eq!(early.number(), None);
     for number in 0..100u64 {
-        let value = vec![number.to_le_bytes()[0]; [8, 48, 49, 3000, 0][number as usize % 5]];
+        let value = vec![
+            number.to_le_bytes()[0];
+            [8, 48, 49, 3000, 0][usize::try_from(number % 5).unwrap()]
+        ];
         writer.set(&value).unwrap();
         let mut late = domain.latest("config").open().unwrap();
         assert_eq!(late.get().unwrap(), Some(&value[..]), "{number}");
@@ -60,7 +63,7 @@ fn a_value_is_never_torn_and_never_older_than_one_that_was_read() {
                     let mut last = None;
                     loop {
                         let floor = written.load(SeqCst);
-                        let waits = last.is_none_or(|last: u64| last % 3 == 0);
+                        let waits = last.is_none_or(|last: u64| last.is_multiple_of(3));
                         let value = match waits {
                             true => match reader.wait() {
                                 Ok(value) => value,

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use corewire::{ConnectError, MessageError, QueueError};
+use corewire::{ChannelName, MessageError, QueueError};
 
 use crate::scratch::Scratch;
 
@@ -40,7 +40,7 @@ fn every_job_is_done_once_in_order_of_acceptance() {
             move || {
                 let mut producer = domain.queue("jobs").producer().unwrap();
                 for number in 0..count {
-                    let bytes = [8, 100, 5000, 200_000][number as usize % 4];
+                    let bytes = [8, 100, 5000, 200_000][usize::try_from(number % 4).unwrap()];
                     let mut job = vec![7; bytes];
                     job[..8].copy_from_slice(&(from << 32 | number).to_le_bytes());
                     producer.push(&job).unwrap();
@@ -116,14 +116,91 @@ fn at_most_once_a_job_is_handed_out_once() {
     assert_eq!(queue.view().done, 3);
 }
 
+// Keeps P243.
+#[test]
+fn workers_hear_of_the_end_though_the_owner_ends_at_once() {
+    let scratch = Scratch::new("queue-end");
+    let domain = scratch.domain();
+    for round in 0..100 {
+        let builder = domain.queue("jobs");
+        let builder = if round % 2 == 0 { builder } else { builder.at_most_once() };
+        let queue = builder.create().unwrap();
+        let work = || {
+            let mut worker = domain.queue("jobs").worker().unwrap();
+            let mut bytes = 0;
+            while let Some(job) = worker.take().unwrap() {
+                bytes += job.len();
+                job.done().unwrap();
+            }
+            assert!(worker.take().unwrap().is_none());
+            bytes
+        };
+        thread::scope(|scope| {
+            let working = [(); 3].map(|()| scope.spawn(work));
+            while queue.view().idle_workers < 3 {
+                thread::yield_now();
+            }
+            queue.push(&vec![7; 300_000]).unwrap();
+            queue.push(&[8; 20]).unwrap();
+            queue.push(&[9; 3]).unwrap();
+            queue.finish();
+            assert!(queue.wait_until_done(LONG).unwrap());
+            drop(queue);
+            let bytes = working.map(|one| one.join().unwrap());
+            assert_eq!(bytes.iter().sum::<usize>(), 300_023);
+        });
+    }
+}
+
+// Keeps P243.
+#[test]
+fn at_most_once_a_job_that_its_worker_has_not_seen_goes_back() {
+    let scratch = Scratch::new("queue-unseen");
+    let domain = scratch.domain();
+    let queue = domain.queue("jobs").at_most_once().create().unwrap();
+    let mut first = domain.queue("jobs").worker().unwrap();
+    assert!(first.take_timeout(Duration::ZERO).is_err());
+    queue.push(b"job").unwrap();
+    while !first.is_ready().unwrap() {
+        thread::yield_now();
+    }
+    drop(first);
+    let mut second = domain.queue("jobs").worker().unwrap();
+    assert_eq!(&second.take().unwrap().unwrap()[..], b"job");
+    queue.finish();
+    assert!(queue.wait_until_done(LONG).unwrap());
+}
+
+// Keeps P243.
+#[test]
+fn an_interrupt_loses_no_job() {
+    let scratch = Scratch::new("queue-interrupt");
+    let domain = scratch.domain();
+    let queue = domain.queue("jobs").create().unwrap();
+    let mut worker = domain.queue("jobs").worker().unwrap();
+    queue.push(b"one").unwrap();
+    let interrupter = worker.interrupter();
+    let job = worker.take().unwrap().unwrap();
+    interrupter.interrupt();
+    job.done().unwrap();
+    assert!(queue.wait_until_done(LONG).unwrap());
+    let next = worker.take().map(drop);
+    assert_eq!(next, Err(QueueError::Message(MessageError::Interrupted)));
+}
+
 #[test]
 fn mistakes_and_ends_are_named() {
     let scratch = Scratch::new("queue-errors");
     let domain = scratch.domain();
+    let name = ChannelName::new("jobs").unwrap();
     let not_there = domain.queue("jobs").worker().unwrap_err();
-    assert!(matches!(not_there, QueueError::Connect(ConnectError::NotFound(_))), "{not_there}");
+    assert_eq!(not_there, QueueError::NotFound(name.clone()));
     let late = domain.queue("jobs").producer_timeout(Duration::from_millis(10)).unwrap_err();
-    assert!(matches!(late, QueueError::Connect(ConnectError::NotCreated { .. })), "{late}");
+    assert_eq!(late.to_string(), "queue jobs was not created within 10ms");
+    // An endpoint of the name is no queue.
+    let endpoint = domain.endpoint("jobs").create().unwrap();
+    assert_eq!(domain.queue("jobs").producer().unwrap_err(), QueueError::NotFound(name.clone()));
+    drop(endpoint);
     let queue = domain.queue("jobs").largest(10).capacity(2).create().unwrap();
     assert!(domain.queue("jobs").create().is_err());
     let long = QueueError::TooLong { max: 10, asked: 11 };

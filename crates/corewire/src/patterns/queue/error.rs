@@ -1,6 +1,9 @@
 //! Why a call of a queue fails.
 
+use std::time::Duration;
+
 use corewire_endpoint::MessageError;
+use corewire_layout::name::ChannelName;
 
 use crate::error::{ConnectError, EndpointError};
 
@@ -25,15 +28,57 @@ pub enum QueueError {
     /// The queue accepts no more jobs: its owner [finishes](crate::Queue::finish) it.
     #[error("the queue is being finished: it accepts no more jobs")]
     Finished,
+    /// There is no such queue. There may be something else of this name.
+    #[error("queue {0} does not exist")]
+    NotFound(ChannelName),
+    /// There was no such queue in time.
+    #[error("queue {name} was not created within {after:?}")]
+    NotCreated {
+        /// The queue.
+        name: ChannelName,
+        /// The given time.
+        after: Duration,
+    },
     /// The owner's process died, or has closed the queue; or this process was interrupted or forked.
     #[error(transparent)]
-    Message(#[from] MessageError),
+    Message(MessageError),
     /// The queue cannot be connected with.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Connect(ConnectError),
     /// An endpoint cannot be created.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+}
+
+/// The end of the name of an owner's endpoint.
+pub(super) const ENDPOINT: &str = ".queue";
+
+/// The queue of an owner's endpoint.
+fn queue_of(endpoint: ChannelName) -> ChannelName {
+    let name = endpoint.as_str().strip_suffix(ENDPOINT).map(ChannelName::new);
+    name.and_then(Result::ok).unwrap_or(endpoint)
+}
+
+impl From<MessageError> for QueueError {
+    fn from(error: MessageError) -> Self {
+        Self::Message(match error {
+            MessageError::PeerDied { name } => MessageError::PeerDied { name: queue_of(name) },
+            MessageError::PeerLeft { name } => MessageError::PeerLeft { name: queue_of(name) },
+            other => other,
+        })
+    }
+}
+
+impl From<ConnectError> for QueueError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::NotFound(name) => Self::NotFound(queue_of(name)),
+            ConnectError::NotCreated { name, after } => {
+                Self::NotCreated { name: queue_of(name), after }
+            }
+            other => Self::Connect(other),
+        }
+    }
 }
 
 corewire_layout::debug_is_text!(QueueError);

@@ -1,9 +1,9 @@
 //! Which job goes to which worker: the state of a queue, without threads and messages.
 //!
 //! A job waits, runs at a worker, and is then done; or it goes back, before all that wait, if its worker has died, has left
-//! or gives it back. With [`Delivery::AtMostOnce`] it is done when it has been handed out.
+//! or gives it back. With [`Delivery::AtMostOnce`] it is done when its worker has got it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is known of a job whose worker has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +41,7 @@ pub struct QueueView {
     pub running: u64,
     /// Jobs that were accepted since the queue was created.
     pub accepted: u64,
-    /// Jobs that are done; with [`Delivery::AtMostOnce`], that were handed out.
+    /// Jobs that are done; with [`Delivery::AtMostOnce`], that workers have got.
     pub done: u64,
     /// How often a job went back, because its worker died, left, or gave it back.
     pub repeated: u64,
@@ -59,15 +59,20 @@ pub(super) struct Jobs<P> {
     running: BTreeMap<u64, (P, Job)>,
     /// Workers that have asked for a job, in the order in which they did.
     asking: VecDeque<P>,
+    /// Workers that have asked at any time, and have not been told that no job will come.
+    workers: BTreeSet<P>,
     /// Jobs for which there is no room, with those that wait for that.
     outside: VecDeque<(P, Vec<u8>)>,
+    /// How many of the owner's own threads wait for room. They and producers take turns.
+    own_waiting: usize,
+    is_own_turn: bool,
     is_finishing: bool,
     accepted: u64,
     done: u64,
     repeated: u64,
 }
 
-impl<P: Copy + Eq> Jobs<P> {
+impl<P: Copy + Ord> Jobs<P> {
     pub(super) fn new(delivery: Delivery, capacity: usize) -> Self {
         Self {
             delivery,
@@ -76,7 +81,10 @@ impl<P: Copy + Eq> Jobs<P> {
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
             asking: VecDeque::new(),
+            workers: BTreeSet::new(),
             outside: VecDeque::new(),
+            own_waiting: 0,
+            is_own_turn: false,
             is_finishing: false,
             accepted: 0,
             done: 0,
@@ -95,10 +103,22 @@ impl<P: Copy + Eq> Jobs<P> {
         }
     }
 
-    /// Whether there is room for one more job.
-    pub(super) fn has_room(&self) -> bool {
+    fn is_below_capacity(&self) -> bool {
         self.waiting.len() + self.returned.len() + self.running.len() < self.capacity
-            && self.outside.is_empty()
+    }
+
+    /// Whether there is room for one more job of the owner's own threads.
+    pub(super) fn has_room(&self) -> bool {
+        self.is_below_capacity() && (self.outside.is_empty() || self.is_own_turn)
+    }
+
+    /// One of the owner's own threads waits for room, or does not any more.
+    pub(super) fn wait_for_room(&mut self, waits: bool, actions: &mut Vec<Action<P>>) {
+        self.own_waiting = match waits {
+            true => self.own_waiting + 1,
+            false => self.own_waiting.saturating_sub(1),
+        };
+        self.let_in(actions);
     }
 
     /// Whether no more jobs are accepted.
@@ -116,6 +136,11 @@ impl<P: Copy + Eq> Jobs<P> {
 
     /// A job, for which there is room.
     pub(super) fn push(&mut self, payload: Vec<u8>, actions: &mut Vec<Action<P>>) {
+        self.is_own_turn = false;
+        self.add(payload, actions);
+    }
+
+    fn add(&mut self, payload: Vec<u8>, actions: &mut Vec<Action<P>>) {
         let number = self.accepted;
         self.accepted += 1;
         self.waiting.push_back((number, Job { payload, is_repeated: false }));
@@ -136,11 +161,12 @@ impl<P: Copy + Eq> Jobs<P> {
         if !self.asking.contains(&worker) {
             self.asking.push_back(worker);
         }
+        self.workers.insert(worker);
         self.hand_out(actions);
         self.tell_end(actions);
     }
 
-    /// A worker has done its job.
+    /// A worker has done its job, or has got it if that is all.
     pub(super) fn finish_job(&mut self, worker: P, number: u64, actions: &mut Vec<Action<P>>) {
         if self.running.get(&number).is_some_and(|(of, _)| *of == worker) {
             self.running.remove(&number);
@@ -161,6 +187,7 @@ impl<P: Copy + Eq> Jobs<P> {
     /// A worker or producer has died or left.
     pub(super) fn gone(&mut self, peer: P, actions: &mut Vec<Action<P>>) {
         self.asking.retain(|worker| *worker != peer);
+        self.workers.remove(&peer);
         // What it has sent and nobody has accepted goes with it.
         self.outside.retain(|(of, _)| *of != peer);
         let running = self.running.iter().filter(|(_, (of, _))| *of == peer);
@@ -185,13 +212,9 @@ impl<P: Copy + Eq> Jobs<P> {
         self.running.get(&number).map(|(_, job)| &job.payload[..])
     }
 
-    /// A job is on its way to its worker: now it counts as handed out.
-    pub(super) fn has_gone_out(&mut self, number: u64, actions: &mut Vec<Action<P>>) {
-        if self.delivery == Delivery::AtMostOnce && self.running.remove(&number).is_some() {
-            self.done += 1;
-            self.let_in(actions);
-            self.tell_end(actions);
-        }
+    /// Whether a job is done when its worker has got it.
+    pub(super) fn is_done_when_got(&self) -> bool {
+        self.delivery == Delivery::AtMostOnce
     }
 
     fn take_back(&mut self, number: u64) {
@@ -214,19 +237,23 @@ impl<P: Copy + Eq> Jobs<P> {
 
     /// Accepts jobs for which there is room by now.
     fn let_in(&mut self, actions: &mut Vec<Action<P>>) {
-        while self.waiting.len() + self.returned.len() + self.running.len() < self.capacity
+        while self.is_below_capacity()
+            && !(self.is_own_turn && self.own_waiting > 0)
             && let Some((from, payload)) = self.outside.pop_front()
         {
+            self.is_own_turn = true;
             actions.push(Action::Accepted { to: from });
-            self.push(payload, actions);
+            self.add(payload, actions);
         }
     }
 
-    /// Tells workers that no job will come, if that is so.
+    /// Tells workers that no job will come, if that is so: also those that have not asked again. The owner may be gone when
+    /// they do.
     fn tell_end(&mut self, actions: &mut Vec<Action<P>>) {
         if self.is_finishing && self.is_empty() {
-            let asking = self.asking.drain(..);
-            actions.extend(asking.map(|to| Action::Finished { to }));
+            self.asking.clear();
+            let workers = std::mem::take(&mut self.workers);
+            actions.extend(workers.into_iter().map(|to| Action::Finished { to }));
         }
     }
 }
@@ -284,7 +311,9 @@ mod tests {
                         assert!(!is_repeated || was_given || self.jobs.repeated > 0);
                         assert_eq!(self.held[to].replace(number), None, "two jobs at once");
                         self.began.push(number);
-                        self.jobs.has_gone_out(number, &mut next);
+                        if self.jobs.is_done_when_got() {
+                            self.jobs.finish_job(to, number, &mut next);
+                        }
                     }
                     Action::Accepted { .. } | Action::Finished { .. } => {}
                 }

@@ -1,6 +1,6 @@
 //! Work queues: jobs that are handed out to the workers that ask for them.
 //!
-//! One process owns a queue. It has the jobs, and an endpoint of the queue's name, which a thread of its own serves.
+//! One process owns a queue. It has the jobs, and an endpoint, `NAME.queue`, which a thread of its own serves.
 //! Producers and workers are linked with that endpoint by endpoints of their own, `NAME.` and a random number.
 //!
 //! | file | holds |
@@ -12,8 +12,9 @@
 //! | `error` | why a call fails |
 //!
 //! A job costs its producer a message and the answer that it was accepted, and its worker three messages: it asks, gets the
-//! job, and says that it has done it. The owner keeps a job's bytes until then, and copies them into the ring of the
-//! worker. A worker has one job at a time: what a kill can lose or repeat is one job.
+//! job, and says that it has done it; or, at most once, that it has got it, before its program sees it. The owner keeps a
+//! job's bytes until then, and copies them into the ring of the worker. A worker has one job at a time: what a kill can lose
+//! or repeat is one job.
 //!
 //! That a worker has died is the kernel's word. No time-out says so: a worker that is stopped keeps its job.
 
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use corewire_endpoint::Peer;
 
+use self::error::ENDPOINT;
 pub use self::error::QueueError;
 pub use self::jobs::{Delivery, QueueView};
 pub use self::owner::Queue;
@@ -105,14 +107,14 @@ impl QueueBuilder {
         self
     }
 
-    /// For the owner: a job is handed out once. A worker that is killed loses at most one job.
+    /// For the owner: a job is handed out once. A worker that is killed loses at most one job: the one that its program has.
     pub fn at_most_once(mut self) -> Self {
         self.delivery = Delivery::AtMostOnce;
         self
     }
 
-    /// For the owner: the most jobs that wait or are at workers. Who adds one more waits until there is room. Default:
-    /// 65,536.
+    /// For the owner: the most jobs that wait or are at workers. A call that adds one more waits until there is room. The
+    /// owner's process has them in its memory, each as long as it is. Default: 65,536.
     pub fn capacity(mut self, jobs: usize) -> Self {
         self.capacity = jobs.max(1);
         self
@@ -142,14 +144,14 @@ impl QueueBuilder {
     /// As for [`EndpointBuilder::create`](crate::EndpointBuilder::create): among others, the name is in use.
     pub fn create(self) -> Result<Queue, EndpointError> {
         let Self { domain, name, delivery, capacity, largest, peers, wait } = self;
-        let endpoint = domain.endpoint(&name).peers(peers).wait(wait).create()?;
+        let endpoint = domain.endpoint(&(name + ENDPOINT)).peers(peers).wait(wait).create()?;
         Queue::start(endpoint, delivery, capacity, largest)
     }
 
     /// Makes this process a producer. Blocks until the owner answers.
     ///
     /// # Errors
-    /// [`QueueError::Connect`], with [`ConnectError::NotFound`](crate::ConnectError::NotFound) if there is no such queue; [`QueueError::Endpoint`].
+    /// [`QueueError::NotFound`], `Connect`, `Endpoint`.
     pub fn producer(self) -> Result<Producer, QueueError> {
         let (endpoint, owner) = self.connect(None)?;
         Ok(Producer::new(endpoint, owner))
@@ -158,7 +160,7 @@ impl QueueBuilder {
     /// Like [`producer`](Self::producer), as soon as the queue exists; waits for at most `timeout`.
     ///
     /// # Errors
-    /// As for [`producer`](Self::producer), with [`ConnectError::NotCreated`](crate::ConnectError::NotCreated) if it did not exist in time.
+    /// As for [`producer`](Self::producer), with [`QueueError::NotCreated`] if it did not exist in time.
     pub fn producer_timeout(self, timeout: Duration) -> Result<Producer, QueueError> {
         let (endpoint, owner) = self.connect(Some(timeout))?;
         Ok(Producer::new(endpoint, owner))
@@ -188,9 +190,10 @@ impl QueueBuilder {
         let low = u64::try_from(random & u128::from(u64::MAX)).unwrap_or(0);
         let own = format!("{}.{low:016x}", self.name);
         let mut endpoint = self.domain.endpoint(&own).peers(1).wait(self.wait).create()?;
+        let owner = format!("{}{ENDPOINT}", self.name);
         let owner = match timeout {
-            None => endpoint.peer(&self.name),
-            Some(timeout) => endpoint.peer_when_created(&self.name, Some(timeout)),
+            None => endpoint.peer(&owner),
+            Some(timeout) => endpoint.peer_when_created(&owner, Some(timeout)),
         };
         Ok((endpoint, owner?))
     }

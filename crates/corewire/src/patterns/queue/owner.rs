@@ -16,11 +16,15 @@ use crate::error::EndpointError;
 use crate::path::endpoint::{Endpoint, Event};
 use crate::wait::Interrupter;
 
+/// How long the end of a queue may take for what is on its way.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
 /// A queue in the process that owns it, returned by [`QueueBuilder::create`](crate::QueueBuilder::create). Its methods can be
 /// called from any thread.
 ///
 /// Dropping it ends the queue: the jobs that are not done are lost, and calls of workers and producers end with
-/// [`MessageError::PeerLeft`]. Call [`finish`](Self::finish) and [`wait_until_done`](Self::wait_until_done) before.
+/// [`MessageError::PeerLeft`]. Call [`finish`](Self::finish) and [`wait_until_done`](Self::wait_until_done) before: then workers
+/// hear that no job will come.
 pub struct Queue {
     shared: Arc<Shared>,
     interrupter: Interrupter,
@@ -102,27 +106,46 @@ impl Queue {
         }
         let until = Instant::now().checked_add(timeout);
         let mut state = self.ours()?;
-        loop {
+        let mut waits = false;
+        let ended = loop {
             match &state.ended {
-                Some(error) => return Err(error.clone().into()),
-                None if state.jobs.is_finishing() => return Err(QueueError::Finished),
-                None if state.jobs.has_room() => break,
+                Some(error) => break Err(error.clone().into()),
+                None if state.jobs.is_finishing() => break Err(QueueError::Finished),
+                None if state.jobs.has_room() => break Ok(()),
                 None => {}
             }
-            let Some(later) = self.wait(state, until) else {
-                return Err(QueueError::Full { capacity: self.capacity });
-            };
+            if !std::mem::replace(&mut waits, true) {
+                self.act_on(&mut state, |jobs, actions| jobs.wait_for_room(true, actions));
+            }
+            let (later, is_late) = self.wait(state, until);
             state = later;
-        }
-        let State { jobs, actions, .. } = &mut *state;
+            if is_late && !state.jobs.has_room() {
+                break Err(QueueError::Full { capacity: self.capacity });
+            }
+        };
+        self.act_on(&mut state, |jobs, actions| {
+            if ended.is_ok() {
+                jobs.push(job.to_vec(), actions);
+            }
+            if waits {
+                jobs.wait_for_room(false, actions);
+            }
+        });
+        ended
+    }
+
+    /// Changes the state, and wakes the thread for what that makes it send.
+    fn act_on(
+        &self,
+        state: &mut State,
+        change: impl FnOnce(&mut Jobs<Peer>, &mut Vec<Action<Peer>>),
+    ) {
+        let State { jobs, actions, .. } = state;
         let had_none = actions.is_empty();
-        jobs.push(job.to_vec(), actions);
-        let must_wake = had_none && !actions.is_empty();
-        drop(state);
-        if must_wake {
+        change(jobs, actions);
+        if had_none && !actions.is_empty() {
             self.interrupter.interrupt();
         }
-        Ok(())
     }
 
     /// Accepts no more jobs. Workers get those that are left, also those that go back; then their
@@ -139,7 +162,7 @@ impl Queue {
     }
 
     /// Waits until no job is left, for at most `timeout`. False if some are. With [`Delivery::AtMostOnce`] the last ones may
-    /// be at their workers still.
+    /// still be under way in their workers.
     ///
     /// # Errors
     /// [`QueueError::Message`] if the queue's endpoint has failed, or in a forked child.
@@ -153,27 +176,28 @@ impl Queue {
             if let Some(error) = &state.ended {
                 return Err(error.clone().into());
             }
-            match self.wait(state, until) {
-                Some(later) => state = later,
-                None => return Ok(false),
+            let (later, is_late) = self.wait(state, until);
+            state = later;
+            if is_late {
+                return Ok(state.jobs.is_empty());
             }
         }
     }
 
-    /// Waits for a change; `None` if it is too late. Without a time it waits without a limit.
+    /// Waits for a change. True if it is too late for another wait. Without a time it waits without a limit.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
         until: Option<Instant>,
-    ) -> Option<MutexGuard<'a, State>> {
+    ) -> (MutexGuard<'a, State>, bool) {
         let changed = &self.shared.changed;
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         match left {
-            None => Some(changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
-            Some(Duration::ZERO) => None,
+            None => (changed.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+            Some(Duration::ZERO) => (state, true),
             Some(left) => {
                 let waited = changed.wait_timeout(state, left);
-                Some(waited.unwrap_or_else(PoisonError::into_inner).0)
+                (waited.unwrap_or_else(PoisonError::into_inner).0, false)
             }
         }
     }
@@ -239,6 +263,18 @@ impl Serving {
             }
             self.act();
         };
+        if ended == MessageError::Cancelled {
+            self.act();
+            // What a stopped worker does not take is lost with the queue.
+            let until = Instant::now() + ENDS_WITHIN;
+            while self.endpoint.has_pending_sends() {
+                let left = until.saturating_duration_since(Instant::now());
+                match self.endpoint.within(left).flush() {
+                    Err(MessageError::Interrupted) => {}
+                    _ => break,
+                }
+            }
+        }
         shared.lock().ended = Some(ended);
         shared.changed.notify_all();
     }
@@ -286,13 +322,10 @@ impl Serving {
                     Action::Accepted { to } => self.send(to, Message::Accepted, &[]),
                     Action::Finished { to } => self.send(to, Message::Finished, &[]),
                     Action::Give { to, number, is_repeated } => {
-                        let State { jobs, actions, .. } = &mut *state;
-                        let Some(payload) = jobs.payload(number) else { continue };
-                        let give = Message::Give { number, is_repeated };
-                        // Of a peer that has gone an event follows: it gets its job back.
-                        if self.has_sent(to, give, payload) {
-                            jobs.has_gone_out(number, actions);
-                        }
+                        let is_done = state.jobs.is_done_when_got();
+                        let Some(payload) = state.jobs.payload(number) else { continue };
+                        // Of a peer that has gone an event follows: its job goes back.
+                        self.send(to, Message::Give { number, is_repeated, is_done }, payload);
                     }
                 }
             }
@@ -301,26 +334,22 @@ impl Serving {
         shared.changed.notify_all();
     }
 
+    /// Sends, now or when there is room; nothing if the peer has gone.
     fn send(&mut self, to: Peer, message: Message, bytes: &[u8]) {
-        self.has_sent(to, message, bytes);
-    }
-
-    /// Sends, now or when there is room. False if the peer has gone.
-    fn has_sent(&mut self, to: Peer, message: Message, bytes: &[u8]) -> bool {
         loop {
             match self.endpoint.try_send(to, message.tag(), bytes) {
-                Ok(()) => return true,
+                Ok(()) => return,
                 // What interrupts is looked for after this.
                 Err(MessageError::Interrupted) => {}
                 Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                Err(_) => return false,
+                Err(_) => return,
             }
         }
         let options = Options { report: Report::ErrorsOnly, ..Options::default() };
         loop {
             match self.endpoint.isend_with(to, message.tag(), bytes.to_vec(), options) {
                 Err(MessageError::Interrupted) => {}
-                sent => return sent.is_ok(),
+                _ => return,
             }
         }
     }

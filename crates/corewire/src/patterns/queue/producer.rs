@@ -31,8 +31,11 @@ impl Producer {
     /// or the call was interrupted: whether the job was accepted is not known.
     pub fn push(&mut self, job: &[u8]) -> Result<(), QueueError> {
         if self.is_owed {
-            // Of a job whose call was interrupted.
-            self.answer(0)?;
+            // Of a job whose call was interrupted: that it was too long says nothing of this one.
+            match self.answer(0) {
+                Ok(()) | Err(QueueError::TooLong { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.endpoint.send(self.owner, Message::Push.tag(), job)?;
         self.is_owed = true;

@@ -39,13 +39,14 @@ impl Worker {
             false => Ok(None),
             true => {
                 let message = self.endpoint.receive(Selector::any().from(self.owner))?;
-                Ok(self.job(message))
+                self.job(message)
             }
         }
     }
 
     /// Waits for the next job for at most `timeout`: [`MessageError::Timeout`] if none came. It has been asked for then, and
-    /// the next job is this worker's: the next call returns it. To give that up, drop the worker.
+    /// the next job is this worker's: the next call returns it. To give that up, drop the worker: a job that
+    /// has come goes back.
     ///
     /// # Errors
     /// As for [`take`](Self::take).
@@ -55,7 +56,7 @@ impl Worker {
         }
         let selector = Selector::any().from(self.owner);
         match self.endpoint.receive_timeout(selector, timeout)? {
-            Some(message) => Ok(self.job(message)),
+            Some(message) => self.job(message),
             None => Err(MessageError::Timeout { after: timeout }.into()),
         }
     }
@@ -63,10 +64,30 @@ impl Worker {
     /// Asks for a job, once. False if there will be none.
     fn ask(&mut self) -> Result<bool, QueueError> {
         if !self.has_asked && !self.is_finished {
-            self.endpoint.send(self.owner, Message::Ask.tag(), &[])?;
+            let asked = self.endpoint.send(self.owner, Message::Ask.tag(), &[]);
+            // An owner that has ended may have said before that no job will come.
+            let selector = Selector::any().from(self.owner);
+            if asked.is_err() && !self.endpoint.now().probe(selector).is_ok_and(|it| it.is_some()) {
+                return asked.map(|()| true).map_err(QueueError::from);
+            }
             self.has_asked = true;
         }
         Ok(!self.is_finished)
+    }
+
+    /// Says something of a job; an interrupt is left for the next call that waits.
+    fn say(&mut self, message: Message) -> Result<(), MessageError> {
+        let mut was_interrupted = false;
+        let said = loop {
+            match self.endpoint.send(self.owner, message.tag(), &[]) {
+                Err(MessageError::Interrupted) => was_interrupted = true,
+                said => break said,
+            }
+        };
+        if was_interrupted {
+            self.endpoint.interrupter().interrupt();
+        }
+        said
     }
 
     /// Whether the next call does not wait: a job is there, or there will be none. Never waits.
@@ -78,17 +99,18 @@ impl Worker {
         Ok(!self.ask()? || self.endpoint.now().probe(selector)?.is_some())
     }
 
-    fn job(&mut self, message: OwnedMessage) -> Option<Job<'_>> {
+    fn job(&mut self, message: OwnedMessage) -> Result<Option<Job<'_>>, QueueError> {
         self.has_asked = false;
-        match Message::of_tag(message.tag()) {
-            Some(Message::Give { number, is_repeated }) => {
-                Some(Job { worker: self, message, number, is_repeated, is_over: false })
-            }
-            _ => {
-                self.is_finished = true;
-                None
-            }
+        let Some(Message::Give { number, is_repeated, is_done }) = Message::of_tag(message.tag())
+        else {
+            self.is_finished = true;
+            return Ok(None);
+        };
+        if is_done {
+            // At most once: nobody else gets what this program has seen.
+            self.say(Message::Done { number })?;
         }
+        Ok(Some(Job { worker: self, message, number, is_repeated, is_over: is_done }))
     }
 
     /// A handle with which another thread ends a call that waits, with [`MessageError::Interrupted`].
@@ -119,13 +141,14 @@ impl fmt::Debug for Worker {
 
 /// A job, which derefs to its bytes. Call [`done`](Self::done) when it is done. Dropping it gives it back: another worker
 /// gets it, or this one again. (In a queue of [`Delivery::AtMostOnce`](crate::Delivery::AtMostOnce) that means nothing: the job
-/// was done for the queue when it was handed out.)
+/// was done for the queue when this worker got it.)
 #[must_use = "a job that is dropped goes back to the queue"]
 pub struct Job<'a> {
     worker: &'a mut Worker,
     message: OwnedMessage,
     number: u64,
     is_repeated: bool,
+    /// The owner needs to hear nothing of it any more.
     is_over: bool,
 }
 
@@ -142,14 +165,16 @@ impl Job<'_> {
         self.is_repeated
     }
 
-    /// Says that it is done. It is acknowledged when this returns, whatever happens to this process then.
+    /// Says that it is done. It is acknowledged when this returns, whatever happens to this process then. An interrupt does not
+    /// end this call, but the next one that waits.
     ///
     /// # Errors
     /// [`QueueError::Message`]: the owner has died, or has closed the queue.
     pub fn done(mut self) -> Result<(), QueueError> {
-        self.is_over = true;
-        let tag = Message::Done { number: self.number }.tag();
-        Ok(self.worker.endpoint.send(self.worker.owner, tag, &[])?)
+        match std::mem::replace(&mut self.is_over, true) {
+            true => Ok(()),
+            false => Ok(self.worker.say(Message::Done { number: self.number })?),
+        }
     }
 }
 
@@ -164,9 +189,8 @@ impl Deref for Job<'_> {
 impl Drop for Job<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let tag = Message::Back { number: self.number }.tag();
             // An owner that has gone gives it to nobody.
-            let _ = self.worker.endpoint.send(self.worker.owner, tag, &[]);
+            let _ = self.worker.say(Message::Back { number: self.number });
         }
     }
 }
