@@ -151,7 +151,7 @@ pub enum CollectiveError {
     },
     /// There is no such rank. The call was not made: if only this member made the mistake, the communicator cannot be used any
     /// more; drop it, so that the others do not wait.
-    #[error("rank {asked}: there are {size} members")]
+    #[error("no rank {asked}: the communicator has {size}")]
     NoSuchRank {
         /// What was given.
         asked: usize,
