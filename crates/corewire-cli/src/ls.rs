@@ -33,8 +33,9 @@ that started its ranks. Of a group each member has a line: its place and process
 leads and A if it accepts; the number of the view; entries that it knows to be decided;
 by how many it is behind the one that knows most; its own commands that are not
 decided. A PID is - for a process of another PID namespace that cannot be seen from here.
-Looking costs a channel or an endpoint nothing, and a service two answers. With --owner
-neither receivers nor endpoints nor interfaces are shown.
+Looking costs a channel or an endpoint nothing, each process of a shared channel a
+connection, and a service two answers. With --owner neither receivers nor endpoints nor
+interfaces are shown.
 
 Parts of these, such as the rings of a service and of its clients, the channel and the
 endpoints of a group, and the endpoints of a monitor, are listed only with --all.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use corewire::{Job, LatestReader, MessageError, QueueError, Worker};
+use corewire::{Job, LatestReader, MessageError, QueueError, ReceiveError, Worker};
 use futures_core::Stream;
 use tokio::task::coop::poll_proceed;
 
@@ -14,7 +14,7 @@ use crate::error::{StreamError, reactor_failed};
 use crate::ready::Ready;
 
 /// The newest values of a last value: a [`Stream`], which passes over those that were overwritten before it looked. It ends
-/// with the writer, or after an error.
+/// with the writer, or after an error, such as its death.
 pub struct LatestStream {
     reader: LatestReader,
     ready: Ready,
@@ -51,7 +51,10 @@ impl LatestStream {
                 return Poll::Ready(Ok(value));
             }
             if self.reader.has_ended() {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(match self.reader.wait_timeout(Duration::ZERO) {
+                    Err(ReceiveError::EndOfStream) => Ok(None),
+                    ended => ended.map(|_| None).map_err(StreamError::from),
+                });
             }
             if self.reader.arm()? {
                 ready!(self.ready.poll(cx)).map_err(|error| reactor_failed(&error))?;
