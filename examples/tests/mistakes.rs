@@ -139,6 +139,13 @@ const CHANNELS: &[Mistake] = &[
         |d| fails(d.latest("config").largest(10).create()?.set(&[0; 11])),
         "message of 11 bytes: at most 10 are possible on this channel",
     ),
+    (
+        |d| {
+            let _sender = d.sender("c").create()?;
+            fails(d.latest("c").open())
+        },
+        "channel c is no last value: its sender does not overwrite",
+    ),
 ];
 
 const ENDPOINTS: &[Mistake] = &[

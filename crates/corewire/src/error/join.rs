@@ -145,6 +145,9 @@ pub enum JoinError {
     /// The name belongs to an endpoint or a listener.
     #[error("{0} is an endpoint or a listener, not a channel")]
     NotAChannel(ChannelName),
+    /// The sender of the channel keeps messages for its receivers: it is no [last value](crate::Domain::latest).
+    #[error("channel {0} is no last value: its sender does not overwrite")]
+    NotALastValue(ChannelName),
     /// No channel of this name was created within the given time.
     #[error("channel {name} was not created within {after:?}")]
     NotCreated {

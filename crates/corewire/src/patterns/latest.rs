@@ -12,6 +12,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use corewire_layout::name::ChannelName;
+
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::open::domain::Domain;
 use crate::path::send::Sender;
@@ -117,10 +119,11 @@ impl LatestBuilder {
     /// Opens the value for reading. Blocks until the writer's process answers, for at most 10 s.
     ///
     /// # Errors
-    /// [`JoinError::NotFound`] if there is no writer; [`JoinError`].
+    /// [`JoinError::NotFound`] if there is no writer; [`NotALastValue`](JoinError::NotALastValue) if the channel of this name is
+    /// an ordinary one; [`JoinError`].
     pub fn open(self) -> Result<LatestReader, JoinError> {
-        let reader = self.domain.receiver(&self.name).snapshots().wait(self.wait).join()?;
-        Ok(LatestReader::new(reader))
+        let reader = self.domain.receiver(&self.name).snapshots().wait(self.wait);
+        self.opened(reader.join()?)
     }
 
     /// Opens the value as soon as it has a writer.
@@ -129,7 +132,7 @@ impl LatestBuilder {
     /// As for [`open`](Self::open), but never `NotFound`.
     pub fn open_when_created(self) -> Result<LatestReader, JoinError> {
         let reader = self.domain.receiver(&self.name).snapshots().wait(self.wait);
-        Ok(LatestReader::new(reader.join_when_created()?))
+        self.opened(reader.join_when_created()?)
     }
 
     /// Like [`open_when_created`](Self::open_when_created), for at most `timeout`.
@@ -138,7 +141,14 @@ impl LatestBuilder {
     /// As for [`ReceiverBuilder::join_timeout`](crate::ReceiverBuilder::join_timeout).
     pub fn open_timeout(self, timeout: Duration) -> Result<LatestReader, JoinError> {
         let reader = self.domain.receiver(&self.name).snapshots().wait(self.wait);
-        Ok(LatestReader::new(reader.join_timeout(timeout)?))
+        self.opened(reader.join_timeout(timeout)?)
+    }
+
+    fn opened(&self, receiver: SnapshotReceiver) -> Result<LatestReader, JoinError> {
+        match receiver.untyped.ring.is_overwritten() {
+            true => Ok(LatestReader::new(receiver)),
+            false => Err(JoinError::NotALastValue(ChannelName::new(&self.name)?)),
+        }
     }
 }
 

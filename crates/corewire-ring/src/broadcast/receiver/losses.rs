@@ -93,6 +93,12 @@ impl<H: Host> Receiver<H> {
         if ahead_of(stamp, later) >= 0 { later } else { oldest }
     }
 
+    /// Whether the sender overwrites what receivers have not read.
+    #[must_use]
+    pub fn is_overwritten(&self) -> bool {
+        self.policy == Policy::Overwrite
+    }
+
     /// Makes the newest message the next one: passes those before it, which count as missed; or, if nothing was received yet,
     /// steps back to it, if it was sent before this receiver joined. For a channel that overwrites, whose messages are read
     /// only by copies that are checked.
