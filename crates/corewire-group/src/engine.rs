@@ -859,8 +859,8 @@ impl Engine {
 
     fn link_ended(&mut self, peer: Peer, why: MessageError) {
         if let Some(client) = self.clients.remove(peer) {
-            // Of any other end nobody knows whether its process lives.
-            if matches!(why, MessageError::PeerDied { .. } | MessageError::PeerLeft { .. }) {
+            // After any other end of the link the client may live: the leader looks for it.
+            if matches!(why, MessageError::PeerDied { .. }) {
                 self.handle(Input::ClientGone(client, Command(Arc::new([]))));
             }
             return;
