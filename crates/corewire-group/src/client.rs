@@ -10,7 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corewire::{ChannelName, Domain, Endpoint, Event, MessageError, Peer, Selector};
+use corewire::{
+    ChannelName, Domain, Endpoint, Event, MessageError, Options, Peer, Report, Selector,
+};
 use corewire_os::random_u128;
 
 use crate::decided::{DecidedEntry, Decision};
@@ -91,6 +93,8 @@ pub struct GroupClient {
 struct Link {
     /// It has welcomed this client.
     is_member: bool,
+    /// The last command that it was asked for. It hears of each once: one that is stopped has them all when it continues.
+    asked: u64,
 }
 
 /// What a client follows.
@@ -291,30 +295,42 @@ impl GroupClient {
         if self.unanswered.is_empty() {
             self.heard_at = Instant::now();
         }
-        let command = Command(command.into());
-        self.unanswered.push_back((self.count, command.clone()));
-        if let Some(home) = self.home {
-            self.say(home, OfClient::Ask(self.count, command));
-        }
+        self.unanswered.push_back((self.count, Command(command.into())));
+        self.ask_home();
         Ok(self.count)
     }
 
-    /// Says something to a member. What finds no room is copied, and sent when there is some.
-    fn say(&mut self, peer: Peer, what: OfClient) {
-        let frame = encode(&Frame::OfClient(what));
+    /// Asks the home for what is not answered and what it was not asked for. What finds no room is copied, and sent when there
+    /// is some.
+    fn ask_home(&mut self) {
+        let Some(home) = self.home else { return };
+        let Some(link) = self.members.get_mut(&home) else { return };
+        let asked = std::mem::replace(&mut link.asked, self.count);
+        let later = self.unanswered.iter().skip_while(|(number, _)| *number <= asked);
+        for (number, command) in later.cloned().collect::<Vec<_>>() {
+            let what = OfClient::Ask(number, command);
+            if !self.say(home, &what) {
+                let options = Options { report: Report::ErrorsOnly, ..Options::default() };
+                // An event reports the member's end, and then another one is asked.
+                let _ = self.endpoint.isend_with(
+                    home,
+                    FRAME_TAG,
+                    encode(&Frame::OfClient(what.clone())),
+                    options,
+                );
+            }
+        }
+    }
+
+    /// Says something to a member if there is room.
+    fn say(&mut self, peer: Peer, what: &OfClient) -> bool {
+        let frame = encode(&Frame::OfClient(what.clone()));
         loop {
             match self.endpoint.try_send(peer, FRAME_TAG, &frame) {
                 Err(MessageError::Interrupted) => {}
-                Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                // An event reports its end, and then everything is said to another one.
-                _ => return,
+                sent => return sent.is_ok(),
             }
         }
-        let options = corewire::Options {
-            report: corewire::Report::ErrorsOnly,
-            ..corewire::Options::default()
-        };
-        let _ = self.endpoint.isend_with(peer, FRAME_TAG, frame, options);
     }
 
     /// Does what has come until `is_so` returns something.
@@ -376,7 +392,7 @@ impl GroupClient {
         match self.probed_at {
             None => {
                 self.probed_at = Some(Instant::now());
-                self.say(home, OfClient::Hello);
+                self.say(home, &OfClient::Hello);
             }
             Some(at) if at.elapsed() >= SILENT => self.move_on(),
             Some(_) => {}
@@ -390,7 +406,7 @@ impl GroupClient {
                 if let Some(place) = place_of(&self.name, name) {
                     self.asking.remove(&place);
                     self.members.insert(peer, Link::default());
-                    self.say(peer, OfClient::Hello);
+                    self.say(peer, &OfClient::Hello);
                 }
             }
             Event::Received(message) => {
@@ -430,8 +446,9 @@ impl GroupClient {
                 }
             }
             ForClient::NoMember => {
+                // What it was asked for it has passed over.
                 if let Some(link) = self.members.get_mut(&from) {
-                    link.is_member = false;
+                    *link = Link::default();
                 }
                 if self.home == Some(from) {
                     self.move_on();
@@ -479,9 +496,7 @@ impl GroupClient {
     fn settle(&mut self, peer: Peer) {
         self.home = Some(peer);
         self.heard_at = Instant::now();
-        for (number, command) in self.unanswered.clone() {
-            self.say(peer, OfClient::Ask(number, command));
-        }
+        self.ask_home();
         self.probed_at = None;
         if let Some(follows) = &mut self.follows {
             follows.due = 0;
@@ -502,7 +517,7 @@ impl GroupClient {
         // One that would be a member may be one by now.
         let others = self.members.iter().filter(|(_, link)| !link.is_member);
         for peer in others.map(|(peer, _)| *peer).collect::<Vec<_>>() {
-            self.say(peer, OfClient::Hello);
+            self.say(peer, &OfClient::Hello);
         }
         self.looked_at = None;
     }
@@ -520,9 +535,13 @@ impl GroupClient {
         let here = u32::try_from(follows.come.len()).unwrap_or(FOLLOWED) + follows.due;
         if here <= FOLLOWED / 2 {
             let count = FOLLOWED - here;
-            follows.due += count;
-            let from = follows.next;
-            self.say(home, OfClient::Follow { following: self.followings, from, count });
+            let (following, from) = (self.followings, follows.next);
+            // Without room now, later.
+            if self.say(home, &OfClient::Follow { following, from, count })
+                && let Some(follows) = &mut self.follows
+            {
+                follows.due += count;
+            }
         }
     }
 
@@ -546,7 +565,7 @@ impl GroupClient {
         }
         let silent = self.members.iter().filter(|(_, link)| !link.is_member);
         for peer in silent.map(|(peer, _)| *peer).collect::<Vec<_>>() {
-            self.say(peer, OfClient::Hello);
+            self.say(peer, &OfClient::Hello);
         }
         Ok(())
     }

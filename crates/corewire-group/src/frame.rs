@@ -66,7 +66,7 @@ pub(crate) enum Frame {
 }
 
 /// What a client says to a member.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum OfClient {
     /// The first one on every link.
     Hello,
