@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corewire::{
@@ -68,8 +69,9 @@ pub struct GroupClient {
     heard_at: Instant,
     probed_at: Option<Instant>,
     looked_at: Option<Instant>,
-    /// Places at which a thread connects.
+    /// Places at which a thread connects, and those whose threads have ended.
     asking: BTreeSet<u8>,
+    asked: (Sender<u8>, Receiver<u8>),
     founder: Option<Member>,
     command_bytes_max: u64,
     decided_count: u64,
@@ -130,6 +132,7 @@ impl GroupClient {
             probed_at: None,
             looked_at: None,
             asking: BTreeSet::new(),
+            asked: channel(),
             founder: None,
             command_bytes_max: 0,
             decided_count: 0,
@@ -306,31 +309,31 @@ impl GroupClient {
         let Some(home) = self.home else { return };
         let Some(link) = self.members.get_mut(&home) else { return };
         let asked = std::mem::replace(&mut link.asked, self.count);
-        let later = self.unanswered.iter().skip_while(|(number, _)| *number <= asked);
-        for (number, command) in later.cloned().collect::<Vec<_>>() {
-            let what = OfClient::Ask(number, command);
-            if !self.say(home, &what) {
+        let at = self.unanswered.partition_point(|(number, _)| *number <= asked);
+        for (number, command) in self.unanswered.range(at..).cloned().collect::<Vec<_>>() {
+            if let Err(frame) = self.say(home, OfClient::Ask(number, command)) {
                 let options = Options { report: Report::ErrorsOnly, ..Options::default() };
                 // An event reports the member's end, and then another one is asked.
-                let _ = self.endpoint.isend_with(
-                    home,
-                    FRAME_TAG,
-                    encode(&Frame::OfClient(what.clone())),
-                    options,
-                );
+                let _ = self.endpoint.isend_with(home, FRAME_TAG, frame, options);
             }
         }
     }
 
-    /// Says something to a member if there is room.
-    fn say(&mut self, peer: Peer, what: &OfClient) -> bool {
-        let frame = encode(&Frame::OfClient(what.clone()));
+    /// Says something to a member; gives back what finds no room.
+    fn say(&mut self, peer: Peer, what: OfClient) -> Result<(), Vec<u8>> {
+        let frame = encode(&Frame::OfClient(what));
         loop {
             match self.endpoint.try_send(peer, FRAME_TAG, &frame) {
                 Err(MessageError::Interrupted) => {}
-                sent => return sent.is_ok(),
+                Ok(()) => return Ok(()),
+                Err(_) => return Err(frame),
             }
         }
+    }
+
+    /// Asks a member whether it is one, unless there is no room: then it has been asked.
+    fn greet(&mut self, peer: Peer) {
+        let _ = self.say(peer, OfClient::Hello);
     }
 
     /// Does what has come until `is_so` returns something.
@@ -376,7 +379,8 @@ impl GroupClient {
             return Err(ended.clone());
         }
         self.look_at_home();
-        if self.home.is_none() {
+        // A silent home may be stopped, and others may have come since.
+        if self.home.is_none() || self.probed_at.is_some() {
             self.look_for_members()?;
         }
         self.ask_for_entries();
@@ -392,7 +396,7 @@ impl GroupClient {
         match self.probed_at {
             None => {
                 self.probed_at = Some(Instant::now());
-                self.say(home, &OfClient::Hello);
+                self.greet(home);
             }
             Some(at) if at.elapsed() >= SILENT => self.move_on(),
             Some(_) => {}
@@ -403,10 +407,9 @@ impl GroupClient {
         match event {
             Event::Came(peer) => {
                 let name = self.endpoint.name_of(peer).unwrap_or_default();
-                if let Some(place) = place_of(&self.name, name) {
-                    self.asking.remove(&place);
+                if place_of(&self.name, name).is_some() {
                     self.members.insert(peer, Link::default());
-                    self.say(peer, &OfClient::Hello);
+                    self.greet(peer);
                 }
             }
             Event::Received(message) => {
@@ -460,7 +463,9 @@ impl GroupClient {
                 {
                     *answer = Some(place);
                 }
-                self.unanswered.retain(|(one, _)| *one != number);
+                if let Ok(at) = self.unanswered.binary_search_by_key(&number, |(one, _)| *one) {
+                    self.unanswered.remove(at);
+                }
                 self.answered = self.unanswered.front().map_or(self.count, |(one, _)| one - 1);
             }
             ForClient::Entry(following, index, entry) if self.follows(from, following) => {
@@ -517,7 +522,7 @@ impl GroupClient {
         // One that would be a member may be one by now.
         let others = self.members.iter().filter(|(_, link)| !link.is_member);
         for peer in others.map(|(peer, _)| *peer).collect::<Vec<_>>() {
-            self.say(peer, &OfClient::Hello);
+            self.greet(peer);
         }
         self.looked_at = None;
     }
@@ -537,7 +542,7 @@ impl GroupClient {
             let count = FOLLOWED - here;
             let (following, from) = (self.followings, follows.next);
             // Without room now, later.
-            if self.say(home, &OfClient::Follow { following, from, count })
+            if self.say(home, OfClient::Follow { following, from, count }).is_ok()
                 && let Some(follows) = &mut self.follows
             {
                 follows.due += count;
@@ -551,7 +556,9 @@ impl GroupClient {
             return Ok(());
         }
         self.looked_at = Some(Instant::now());
-        self.asking.clear();
+        while let Ok(place) = self.asked.1.try_recv() {
+            self.asking.remove(&place);
+        }
         for name in self.domain.endpoints()? {
             let Some(place) = place_of(&self.name, name.as_str()) else { continue };
             let is_linked = self.members.keys().any(|peer| {
@@ -560,12 +567,15 @@ impl GroupClient {
             if is_linked || !self.asking.insert(place) {
                 continue;
             }
-            let connector = self.endpoint.connector();
-            in_thread(move || _ = connector.connect(name.as_str()))?;
+            let (connector, asked) = (self.endpoint.connector(), self.asked.0.clone());
+            in_thread(move || {
+                let _ = connector.connect(name.as_str());
+                let _ = asked.send(place);
+            })?;
         }
         let silent = self.members.iter().filter(|(_, link)| !link.is_member);
         for peer in silent.map(|(peer, _)| *peer).collect::<Vec<_>>() {
-            self.say(peer, &OfClient::Hello);
+            self.greet(peer);
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ pub(crate) enum Frame {
 }
 
 /// What a client says to a member.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum OfClient {
     /// The first one on every link.
     Hello,

@@ -50,8 +50,8 @@ impl Sessions {
 
     /// Clients whose sessions have not ended.
     pub(crate) fn open(&self) -> impl Iterator<Item = Member> + '_ {
-        let open = self.last.iter().filter(|(member, last)| member.is_client() && **last < ENDED);
-        open.map(|(member, _)| *member)
+        let clients = self.last.range(Member::client_of_life(0)..);
+        clients.filter(|(_, last)| **last < ENDED).map(|(member, _)| *member)
     }
 
     /// The entry with this number of this member is at this place. Whether it counts: it is no end of a session, and no

@@ -48,8 +48,8 @@ pub fn reactor() -> Reactor {
 ///
 /// ```no_run
 /// # mod calc { pub struct AsyncClient; impl AsyncClient {
-/// #     pub async fn bind(_: &corewire::Domain, _: &str, _: &corewire_bind::Bind) -> Result<Self, corewire_bind::BindError> { todo!() }
-/// #     pub async fn add(&self, _: i64, _: i64) -> Result<i64, corewire_bind::CallError> { todo!() }
+/// #     pub async fn bind(_: &corewire::Domain, _: &str, _: &corewire_bind::Bind) -> Result<Self, corewire_bind::BindError> { std::future::pending().await }
+/// #     pub async fn add(&self, _: i64, _: i64) -> Result<i64, corewire_bind::CallError> { std::future::pending().await }
 /// # } }
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// let domain = corewire::Domain::open()?;

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
+use corewire::Domain;
 use corewire_group::{ClientError, GroupClient};
 
 use super::{Args, JOIN_WITHIN, LOOK_EVERY, READ_BYTES, SAYS_AFTER, entry_of, write};
@@ -20,7 +21,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let domain = access::open_domain()?;
     let within = args.timeout.map_or(JOIN_WITHIN, Duration::from_secs);
-    let mut client = GroupClient::connect(&domain, args.name.as_str(), within)?;
+    let mut client = connect(&domain, args.name.as_str(), within)?;
     let signals = Signals::catch()?;
     signals.begin();
     match input {
@@ -28,6 +29,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         None => follow(args, &mut client, &signals)?,
     }
     signals.end()
+}
+
+/// Becomes a client, and says so if that takes long.
+fn connect(domain: &Domain, name: &str, within: Duration) -> Result<GroupClient, ClientError> {
+    match GroupClient::connect(domain, name, within.min(SAYS_AFTER)) {
+        Err(ClientError::NoGroup { .. }) if within > SAYS_AFTER => {
+            output::note(format_args!("group {name}: waiting: no member has answered"));
+            GroupClient::connect(domain, name, within)
+        }
+        connected => connected,
+    }
 }
 
 /// Lets the lines of the input be decided.

@@ -393,6 +393,17 @@ mod tests {
     use super::*;
     use crate::ranks::Place;
 
+    /// A view of what has this in its name.
+    fn filtered(filter: &str) -> View {
+        View {
+            sort: Sort::Messages,
+            is_reversed: false,
+            filter: filter.to_owned(),
+            shows_parts: true,
+            shows_all: false,
+        }
+    }
+
     #[test]
     fn numbers_are_short() {
         for (number, text) in [
@@ -446,15 +457,7 @@ mod tests {
             links: vec![link("monitor 1", 3), link("process 12", 1)],
         };
         let look = Look { monitors: vec![monitor], ..Look::default() };
-        let filter = "monitor".to_owned();
-        let view = View {
-            sort: Sort::Messages,
-            is_reversed: false,
-            filter,
-            shows_parts: true,
-            shows_all: false,
-        };
-        let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
+        let lines = filtered("monitor").lines(&look).into_iter().map(|line| line.cells.join("|"));
         assert_eq!(
             lines.collect::<Vec<_>>(),
             [
@@ -486,15 +489,7 @@ mod tests {
             silent: vec![2],
         };
         let look = Look { groups: vec![group], ..Look::default() };
-        let filter = "orders".to_owned();
-        let view = View {
-            sort: Sort::Messages,
-            is_reversed: false,
-            filter,
-            shows_parts: true,
-            shows_all: false,
-        };
-        let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
+        let lines = filtered("orders").lines(&look).into_iter().map(|line| line.cells.join("|"));
         assert_eq!(
             lines.collect::<Vec<_>>(),
             [
@@ -531,15 +526,7 @@ mod tests {
             place: Place::default(),
         };
         let look = Look { endpoints: vec![endpoint], ..Look::default() };
-        let filter = String::new();
-        let view = View {
-            sort: Sort::Messages,
-            is_reversed: false,
-            filter,
-            shows_parts: true,
-            shows_all: false,
-        };
-        let lines = view.lines(&look);
+        let lines = filtered("").lines(&look);
         let cells: Vec<_> = lines.iter().map(|line| line.cells.join(" ")).collect();
         assert_eq!(
             cells,
@@ -564,13 +551,7 @@ mod tests {
             place: Place { job: Some(12), rank: Some(rank) },
         };
         let look = Look { endpoints: vec![endpoint(1, 5.0), endpoint(0, 7.0)], ..Look::default() };
-        let view = View {
-            sort: Sort::Name,
-            is_reversed: false,
-            filter: "12".into(),
-            shows_parts: true,
-            shows_all: false,
-        };
+        let view = View { sort: Sort::Name, ..filtered("12") };
         let lines = view.lines(&look);
         let cells: Vec<_> = lines.iter().map(|line| line.cells.join("|")).collect();
         assert_eq!(

@@ -295,7 +295,7 @@ fn a_service_in_a_process_of_its_own() {
 
 // Keeps P239.
 #[test]
-fn what_a_service_has_served_is_counted_whoever_has_gone() {
+fn what_a_service_has_served_is_counted_though_clients_have_gone() {
     let scratch = Scratch::new("totals");
     let _serving = Serving::start(&scratch.runtime(), "desk");
     for driver in ["ump", "sock"] {

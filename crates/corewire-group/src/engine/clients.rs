@@ -200,9 +200,12 @@ impl Clients {
     /// Clients of which a leader must look whether they live: they have sessions and no link here, and the member that they
     /// were linked with may have died with them.
     pub(super) fn unlinked(&mut self, replica: &Replica<Command>) -> Vec<Member> {
+        // In every turn: without clients nobody asks for the time.
+        if self.is_looking || !replica.leads() || replica.sessions().next().is_none() {
+            return Vec::new();
+        }
         let now = Instant::now();
-        let is_due = self.looked_at.is_none_or(|at| now.duration_since(at) >= LOOKS_EVERY);
-        if !is_due || self.is_looking || !replica.leads() {
+        if self.looked_at.is_some_and(|at| now.duration_since(at) < LOOKS_EVERY) {
             return Vec::new();
         }
         self.looked_at = Some(now);

@@ -188,6 +188,34 @@ fn be(role: &str) -> ! {
     exit(0)
 }
 
+// Keeps P245.
+#[test]
+fn a_client_finds_members_that_came_after_its_home_was_stopped() {
+    let scratch = Scratch::new("client-latecomers");
+    let answers = channel();
+    let first = scratch.join();
+    let mut home = spawn(&scratch.0, "member", &answers);
+    first.wait_for_members(2, PATIENCE).unwrap();
+    let of_home = first.view().unwrap().members.pop().unwrap();
+    // It is linked with both, has proposed nothing, and looks for nobody else.
+    let mut client = scratch.client();
+    let others = [scratch.join(), scratch.join()];
+    first.leave(PATIENCE).unwrap();
+    let start = Instant::now();
+    while others[0].view().unwrap().members.len() > 3 {
+        assert!(start.elapsed() < PATIENCE, "the first one is still a member");
+        std::thread::yield_now();
+    }
+    let view = others[0].view().unwrap();
+    assert!(view.has(of_home) && view.acceptor != of_home, "{view:?}");
+    kill_process(Pid::from_child(&home), Signal::STOP).unwrap();
+    let index = client.propose_timeout(b"two", PATIENCE).unwrap();
+    let mut decided = others[0].decided(index);
+    assert_eq!(&entry(decided.next_timeout(PATIENCE).unwrap()).command[..], b"two");
+    home.kill().unwrap();
+    home.wait().unwrap();
+}
+
 type Answers = (Sender<(u64, String)>, Receiver<(u64, String)>);
 
 fn spawn(directory: &Path, role: &str, answers: &Answers) -> Child {
