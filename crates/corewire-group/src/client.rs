@@ -364,9 +364,6 @@ impl GroupClient {
 
     /// Handles what has come, and looks for a home. Never waits.
     fn turn(&mut self) -> Result<(), ClientError> {
-        if let Some(ended) = &self.ended {
-            return Err(ended.clone());
-        }
         loop {
             match self.endpoint.now().receive_event(Selector::any()) {
                 Ok(Some(event)) => self.on_event(event),

@@ -36,7 +36,11 @@ fn connect(domain: &Domain, name: &str, within: Duration) -> Result<GroupClient,
     match GroupClient::connect(domain, name, within.min(SAYS_AFTER)) {
         Err(ClientError::NoGroup { .. }) if within > SAYS_AFTER => {
             output::note(format_args!("group {name}: waiting: no member has answered"));
-            GroupClient::connect(domain, name, within)
+            let connected = GroupClient::connect(domain, name, within - SAYS_AFTER);
+            connected.map_err(|error| match error {
+                ClientError::NoGroup { name, .. } => ClientError::NoGroup { name, after: within },
+                other => other,
+            })
         }
         connected => connected,
     }
