@@ -49,7 +49,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 100;
 /// The most processes that a member is linked with: other members, clients, and those that look.
 const PEERS_MAX: usize = 1024;
 /// How often a call that waits for its channel looks whether it must say or end something.
-const LOOKS_AFTER: Duration = Duration::from_millis(50);
+pub(crate) const LOOKS_AFTER: Duration = Duration::from_millis(50);
 /// How long processes that run may take to say that they do.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 

@@ -117,7 +117,7 @@ pub use agreement::{Ballot, Rules, Word};
 pub use checkpoint::BrokenPart;
 pub use checkpoint::{
     Arrival, CheckpointFileError, Computation, ComputationBuilder, ComputationError, Gathered,
-    Header, Mark, Part, PartRules, Received, Sent, recovery_line,
+    GatheredState, Header, Mark, Part, PartRules, Received, Sent, recovery_line,
 };
 pub use client::GroupClient;
 pub use collective::{CollectiveError, Communicator, CommunicatorBuilder, Request, Tiers, Value};

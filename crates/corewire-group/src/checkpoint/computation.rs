@@ -12,6 +12,8 @@ use corewire::{Endpoint, Event, MessageError, OwnedMessage, Peer, Selector};
 
 use super::ComputationError;
 use super::files::{Checkpoint, Files, Progress};
+use super::gather::Gathering;
+use super::join::name_of;
 use super::part::{Arrival, Header, Part};
 use super::writer::Writer;
 use crate::frame::Command;
@@ -22,10 +24,9 @@ pub(super) const AGREED: u64 = 1;
 pub(super) const DONE: u64 = 2;
 /// Of the program: a header, and what the program has sent.
 pub(super) const MESSAGE: u64 = 3;
-/// Asks for the state of a checkpoint with this number.
+/// Asks for the state of a checkpoint with this number, and answers that: see `gather`.
 pub(super) const REQUEST: u64 = 4;
-/// Answers that: the number, whether there is such a state, and the state.
-const REPLY: u64 = 5;
+pub(super) const REPLY: u64 = 5;
 /// This rank has finished.
 pub(super) const FINISHED: u64 = 6;
 
@@ -86,11 +87,9 @@ pub struct Computation {
     /// Whether this rank has.
     is_final: bool,
     files: Files,
-    /// Who asks for a state, and of which number.
-    requests: VecDeque<(usize, u64)>,
-    replies: Vec<Option<Reply>>,
+    pub(super) gathering: Gathering,
     /// The state at the last checkpoint, and the number of the one before it.
-    last: Option<Arc<[u8]>>,
+    last: Option<Arc<Vec<u8>>>,
     before_last: u64,
     // When the next checkpoint is due.
     every: Duration,
@@ -99,19 +98,10 @@ pub struct Computation {
     ended: Option<usize>,
 }
 
-/// An answer to a request for a state.
-#[derive(Clone)]
-struct Reply {
-    /// What was asked for, and the number of the last checkpoint there.
-    asked: u64,
-    last: u64,
-    state: Option<Vec<u8>>,
-}
-
 /// What a rank begins with.
 pub(super) struct Restored {
     pub(super) part: Part<Command>,
-    pub(super) state: Option<Arc<[u8]>>,
+    pub(super) state: Option<Arc<Vec<u8>>>,
     /// The highest number that any rank has restored.
     pub(super) base: u64,
     pub(super) peers: Vec<Option<Peer>>,
@@ -146,15 +136,6 @@ impl fmt::Debug for Received {
     }
 }
 
-/// The states of all ranks at checkpoints that belong together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gathered {
-    /// Their number; some ranks' own ones are higher.
-    pub number: u64,
-    /// The states, by rank.
-    pub states: Vec<Vec<u8>>,
-}
-
 fn header_of(bytes: &[u8]) -> Option<Header> {
     let word = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
     Some(Header { number: word(0)?, index: word(8)? })
@@ -167,7 +148,7 @@ impl Computation {
         endpoint: Endpoint,
         files: Files,
         every: Duration,
-        restored: Restored,
+        (gathering, restored): (Gathering, Restored),
     ) -> Result<Self, ComputationError> {
         let Restored { part, state, base, peers, early } = restored;
         let ranks = peers.len();
@@ -184,8 +165,7 @@ impl Computation {
             has_finished: vec![is_over; ranks],
             is_final: false,
             files: files.clone(),
-            requests: VecDeque::new(),
-            replies: vec![None; ranks],
+            gathering,
             last: state,
             before_last,
             every,
@@ -195,7 +175,9 @@ impl Computation {
             ended: None,
         };
         for (from, messages) in early.into_iter().enumerate() {
-            messages.into_iter().for_each(|(tag, message)| all.take(from, tag, message));
+            for (tag, message) in messages {
+                all.take(from, tag, message)?;
+            }
         }
         for to in all.others() {
             for sent in all.part.unsettled(to).clone() {
@@ -223,7 +205,7 @@ impl Computation {
         self.part.number()
     }
 
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let own = self.rank;
         (0..self.peers.len()).filter(move |rank| *rank != own)
     }
@@ -236,7 +218,7 @@ impl Computation {
     }
 
     /// Whether there are others to speak with.
-    fn check_others(&mut self) -> Result<(), ComputationError> {
+    pub(super) fn check_others(&mut self) -> Result<(), ComputationError> {
         match self.has_finished.iter().all(|has| *has) {
             true => Err(ComputationError::Finished(self.name.clone())),
             false => self.check(),
@@ -390,14 +372,18 @@ impl Computation {
         self.base.saturating_add(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    fn checkpoint_numbered(&mut self, number: u64, state: Vec<u8>) -> Result<(), ComputationError> {
+    pub(super) fn checkpoint_numbered(
+        &mut self,
+        number: u64,
+        state: Vec<u8>,
+    ) -> Result<(), ComputationError> {
         for Progress { rank, number, received } in self.writer.progress() {
             let processed = received.get(self.rank).copied().unwrap_or(0);
             self.part.settle(rank, number, processed);
         }
         let before = self.part.number();
         if self.part.checkpoint(number) {
-            let state: Arc<[u8]> = state.into();
+            let state = Arc::new(state);
             (self.last, self.before_last) = (Some(Arc::clone(&state)), before);
             let (mark, is_final) = (self.part.mark().clone(), self.is_final);
             self.writer.write(Checkpoint { mark, before, is_final, state })?;
@@ -409,56 +395,14 @@ impl Computation {
         Ok(())
     }
 
-    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others.
-    /// They answer in their calls that receive messages or take checkpoints. Waits for that.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
-    pub fn gather(
-        &mut self,
-        mut state: impl FnMut() -> Vec<u8>,
-    ) -> Result<Gathered, ComputationError> {
-        let mut number = self.part.number() + 1;
-        self.check_others()?;
-        loop {
-            self.checkpoint_numbered(number, state())?;
-            let own = self.last.clone();
-            self.replies.fill(None);
-            for other in self.others() {
-                self.put(other, REQUEST, &number.to_le_bytes(), &[])?;
-            }
-            let is_of_this =
-                |reply: &Option<Reply>| reply.as_ref().is_some_and(|reply| reply.asked == number);
-            while !self.others().all(|other| is_of_this(&self.replies[other])) {
-                self.answer(&mut state)?;
-                self.receive_until(None)?;
-            }
-            let replies: Vec<Option<Reply>> = self.replies.iter_mut().map(Option::take).collect();
-            let most = replies.iter().flatten().map(|reply| reply.last).max().unwrap_or(0);
-            let states = replies.into_iter().map(|reply| reply.and_then(|reply| reply.state));
-            let mut states: Vec<Option<Vec<u8>>> = states.collect();
-            states[self.rank] = own.map(|state| state.to_vec());
-            if let Some(states) = states.into_iter().collect() {
-                return Ok(Gathered { number, states });
-            }
-            // One that is ahead by two checkpoints does not have that state any more.
-            number = most.max(self.part.number()) + 1;
-        }
+    /// The state at the last checkpoint, if there is one.
+    pub(super) fn last_state(&self) -> Option<Arc<Vec<u8>>> {
+        self.last.clone()
     }
 
-    /// Answers those who have asked for a state.
-    fn answer(&mut self, state: &mut impl FnMut() -> Vec<u8>) -> Result<(), ComputationError> {
-        while let Some((from, number)) = self.requests.pop_front() {
-            if number > self.part.number() {
-                self.checkpoint_numbered(number, state())?;
-            }
-            let mut header = number.to_le_bytes().to_vec();
-            let state = self.last.clone().filter(|_| self.before_last < number);
-            header.extend(self.part.number().to_le_bytes());
-            header.push(u8::from(state.is_some()));
-            self.put(from, REPLY, &header, state.as_deref().unwrap_or_default())?;
-        }
-        Ok(())
+    /// The state at the first checkpoint with this number or a higher one; none if there is a later one.
+    pub(super) fn state_of(&self, number: u64) -> Option<Arc<Vec<u8>>> {
+        self.last_state().filter(|_| self.before_last < number)
     }
 
     /// Takes a last checkpoint, and waits until all ranks have finished, and have theirs on the disk. Messages that
@@ -506,7 +450,7 @@ impl Computation {
     }
 
     /// Sends something. While there is no room, takes what comes.
-    fn put(
+    pub(super) fn put(
         &mut self,
         to: usize,
         tag: u64,
@@ -529,7 +473,7 @@ impl Computation {
     }
 
     /// Waits until something has come, or until a time, and takes all that is there.
-    fn receive_until(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
+    pub(super) fn receive_until(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         self.receive_for(left)?;
         self.check()
@@ -537,17 +481,35 @@ impl Computation {
 
     fn receive_for(&mut self, first: Option<Duration>) -> Result<(), ComputationError> {
         self.check()?;
-        let mut event = match first {
-            None => self.endpoint.receive_event(Selector::any()).map(Some),
-            Some(time) => self.endpoint.within(time).receive_event(Selector::any()),
-        };
-        for _ in 1..MESSAGES_AT_ONCE {
-            if !self.note(event)? {
-                return Ok(());
-            }
-            event = self.endpoint.now().receive_event(Selector::any());
+        if !self.gathering.listens() {
+            let event = match first {
+                None => self.endpoint.receive_event(Selector::any()).map(Some),
+                Some(time) => self.endpoint.within(time).receive_event(Selector::any()),
+            };
+            return match self.note(event)? {
+                true => self.take_all().map(drop),
+                false => Ok(()),
+            };
         }
-        self.note(event).map(drop)
+        // What is there is not announced a second time.
+        let has_any = self.take_all()?;
+        if !has_any && !self.gathering.is_asked() && first != Some(Duration::ZERO) {
+            self.gathering.wait(&mut self.endpoint, first)?;
+            self.take_all()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is there; false if there is nothing.
+    fn take_all(&mut self) -> Result<bool, ComputationError> {
+        self.gathering.look();
+        for taken in 0..MESSAGES_AT_ONCE {
+            let event = self.endpoint.now().receive_event(Selector::any());
+            if !self.note(event)? {
+                return Ok(taken > 0);
+            }
+        }
+        Ok(true)
     }
 
     /// Keeps what has come; false if nothing has.
@@ -559,7 +521,7 @@ impl Computation {
             Ok(None) | Err(MessageError::Interrupted) => return Ok(false),
             Ok(Some(Event::Received(message))) => {
                 if let Some(from) = self.rank_of(message.source()) {
-                    self.take(from, message.tag(), message);
+                    self.take(from, message.tag(), message)?;
                 }
             }
             Ok(Some(Event::Gone { peer, .. })) => {
@@ -579,21 +541,25 @@ impl Computation {
         Ok(true)
     }
 
-    fn take(&mut self, from: usize, tag: u64, message: OwnedMessage) {
-        let number = || message.first_chunk().copied().map(u64::from_le_bytes);
+    fn take(
+        &mut self,
+        from: usize,
+        tag: u64,
+        message: OwnedMessage,
+    ) -> Result<(), ComputationError> {
         match tag {
             MESSAGE => self.inbox[from].push_back(message),
-            REQUEST => self.requests.extend(number().map(|number| (from, number))),
-            REPLY => {
-                if let (Some(head), Some(has)) = (header_of(&message), message.get(HEADER_BYTES)) {
-                    let state = (*has == 1).then(|| message[HEADER_BYTES + 1..].to_vec());
-                    let Header { number: asked, index: last } = head;
-                    self.replies[from] = Some(Reply { asked, last, state });
+            REQUEST => {
+                if let Some(number) = message.first_chunk().copied().map(u64::from_le_bytes) {
+                    let rank = name_of(&self.name, from);
+                    self.gathering.take_request(from, &rank, number)?;
                 }
             }
+            REPLY => self.gathering.take_answer(from, message),
             FINISHED => self.has_finished[from] = true,
             _ => {}
         }
+        Ok(())
     }
 
     fn failed(&mut self, rank: usize, error: MessageError) -> ComputationError {

@@ -140,7 +140,7 @@ pub(super) struct Checkpoint {
     pub(super) before: u64,
     /// The rank has finished.
     pub(super) is_final: bool,
-    pub(super) state: Arc<[u8]>,
+    pub(super) state: Arc<Vec<u8>>,
 }
 
 /// How many messages of each rank a checkpoint of a rank has processed.
@@ -338,7 +338,7 @@ impl Files {
         if first.mark.number != number || sum != bytes.get(at..).map(crc32fast::hash) {
             return Err(CheckpointFileError::Damaged(path));
         }
-        let state = bytes.get(at..).unwrap_or_default().into();
+        let state = Arc::new(bytes.get(at..).unwrap_or_default().to_vec());
         let First { mark, before, is_final, .. } = first;
         Ok(Checkpoint { mark, before, is_final, state })
     }

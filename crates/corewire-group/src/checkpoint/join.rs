@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::ComputationError;
 use super::computation::{AGREED, Computation, DONE, FINISHED, HELLO, MESSAGE, REQUEST, Restored};
 use super::files::{Checkpoint, Files};
+use super::gather::{Gathering, channel_of};
 use super::part::{Part, PartRules, recovery_line};
 use crate::engine::in_thread;
 use crate::frame::{decode, encode};
@@ -35,7 +36,7 @@ const LOOK_FOR: Duration = Duration::from_millis(2);
 impl Computation {
     /// Begins to join a computation as the rank `rank` of `ranks`, counted from 0. All ranks give the same name and the
     /// same directory, in which their checkpoints are; the directory of a new computation holds none. Ranks have the
-    /// names `NAME.rank.0` and so on in the domain.
+    /// names `NAME.rank.0` and so on in the domain; one that gathers has the name `NAME.rank.0.requests`, too.
     pub fn builder(
         domain: &Domain,
         name: &str,
@@ -141,7 +142,7 @@ impl ComputationBuilder {
             return Err(ComputationError::Rank { rank: self.rank, ranks: self.ranks });
         }
         // It is a part of names of files, too.
-        let longest = name_of("", self.ranks.saturating_sub(1)).len();
+        let longest = channel_of(&name_of("", self.ranks.saturating_sub(1))).len();
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
@@ -162,6 +163,10 @@ impl ComputationBuilder {
                 return Ok(begun);
             }
         }
+    }
+
+    fn gathering(&self) -> Gathering {
+        Gathering::new(&self.domain, &name_of(&self.name, self.rank), self.ranks, self.wait)
     }
 
     fn meeting(&self, files: &Files) -> Result<Meeting<'_>, ComputationError> {
@@ -191,7 +196,7 @@ impl ComputationBuilder {
 }
 
 /// The name of a rank's endpoint.
-fn name_of(computation: &str, rank: usize) -> String {
+pub(super) fn name_of(computation: &str, rank: usize) -> String {
     format!("{computation}.rank.{rank}")
 }
 
@@ -449,8 +454,8 @@ impl Meeting<'_> {
             peers: vec![None; builder.ranks],
             early: Vec::new(),
         };
-        let name = builder.name.clone();
-        let over = Computation::new(name, builder.rank, endpoint, files, builder.every, restored)?;
+        let (name, parts) = (builder.name.clone(), (builder.gathering(), restored));
+        let over = Computation::new(name, builder.rank, endpoint, files, builder.every, parts)?;
         Ok((over, Some(state)))
     }
 
@@ -472,9 +477,9 @@ impl Meeting<'_> {
             peers: others.iter().map(|other| other.peer).collect(),
             early: others.into_iter().map(|other| other.early).collect(),
         };
-        let name = builder.name.clone();
+        let (name, parts) = (builder.name.clone(), (builder.gathering(), restored));
         let computation =
-            Computation::new(name, builder.rank, endpoint, files, builder.every, restored)?;
+            Computation::new(name, builder.rank, endpoint, files, builder.every, parts)?;
         Ok((computation, state))
     }
 }

@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | send | the message is kept, and sent with 16 bytes before it | one copy more than an endpoint's |
 //! | receive | two comparisons; seldom a checkpoint | as an endpoint's |
-//! | checkpoint | the program encodes its state; a thread writes it | the program waits only if two are not written yet |
+//! | checkpoint | the program encodes its state; a thread writes it | the program waits only if two are not written yet, and something was received since the second one |
 //! | write | a file with a checksum, on the disk before it has its name; older files that no state needs are removed | one `fsync` of the file, one of the directory |
 //!
 //! # Restoring
@@ -36,17 +36,21 @@
 //! |---|---|
 //! | `part` | a rank's part of the protocol, without input and output; the model checker in `proof/explorers` runs it |
 //! | `files` | the files of checkpoints |
+//! | `writer` | the thread that writes them |
+//! | `gather` | gathering the states of all ranks |
 //! | `join` | how ranks meet, and agree on the line |
 //! | `computation` | what programs call |
 
 mod computation;
 mod files;
+mod gather;
 mod join;
 mod part;
 mod writer;
 
-pub use computation::{Computation, Gathered, Received};
+pub use computation::{Computation, Received};
 pub use files::CheckpointFileError;
+pub use gather::{Gathered, GatheredState};
 pub use join::ComputationBuilder;
 #[cfg(feature = "test-hooks")]
 pub use part::BrokenPart;
@@ -54,7 +58,9 @@ pub use part::{Arrival, Header, Mark, Part, PartRules, Sent, recovery_line};
 
 use std::time::Duration;
 
-use corewire::{ConnectError, EndpointError, MessageError, NameError, OsError};
+use corewire::{
+    ConnectError, CreateError, EndpointError, MessageError, NameError, OsError, WaitError,
+};
 
 /// Why a computation cannot go on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -146,6 +152,12 @@ pub enum ComputationError {
     /// The endpoint failed.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// The channel for this rank's requests cannot be created.
+    #[error(transparent)]
+    Channel(#[from] CreateError),
+    /// The endpoint and the channels of requests cannot be waited for.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
     /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),

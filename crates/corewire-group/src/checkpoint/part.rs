@@ -35,6 +35,27 @@ pub struct Mark<B> {
     pub unsettled: Vec<VecDeque<Sent<B>>>,
 }
 
+impl<B: Clone> Mark<B> {
+    /// Makes this checkpoint stand for an earlier one of the same rank as well, so that only this one need be written. False
+    /// if it cannot: something was received between them.
+    ///
+    /// A line that falls on the earlier one restores this one instead. What was sent between them carries the earlier one's
+    /// number, so its receivers have taken a checkpoint of that number before, and get it again.
+    pub fn stand_for(&mut self, earlier: &Self, rules: PartRules) -> bool {
+        if self.received != earlier.received && !rules.stands_for_any() {
+            return false;
+        }
+        let kept = self.unsettled.iter_mut().zip(&earlier.unsettled);
+        for (own, before) in kept.filter(|_| !rules.keeps_its_own()) {
+            // It was settled since, by a checkpoint behind that line.
+            let first = own.front().map_or(u64::MAX, |sent| sent.header.index);
+            let missing = before.iter().rev().filter(|sent| sent.header.index < first);
+            missing.for_each(|sent| own.push_front(sent.clone()));
+        }
+        true
+    }
+}
+
 /// What to do with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
@@ -67,6 +88,10 @@ pub enum BrokenPart {
     KeepsUnsettled,
     /// A message that comes again is not processed again.
     ForgetsRepeated,
+    /// A checkpoint stands for an earlier one only if nothing was received between them.
+    StandsForItsEqual,
+    /// A checkpoint that stands for an earlier one holds what may be missing there, too.
+    KeepsWhatEarlierOnesKept,
 }
 
 #[cfg(feature = "test-hooks")]
@@ -99,6 +124,8 @@ rules! {
     settles_by_any => SettlesByEarlierOnes;
     keeps_nothing => KeepsUnsettled;
     processes_twice => ForgetsRepeated;
+    stands_for_any => StandsForItsEqual;
+    keeps_its_own => KeepsWhatEarlierOnesKept;
 }
 
 /// A rank's part.

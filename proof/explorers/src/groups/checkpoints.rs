@@ -63,6 +63,8 @@ pub enum Step {
     Checkpoint(usize, u64),
     /// A rank's next checkpoint is written, and files that nobody needs are removed.
     Write(usize),
+    /// A rank's last checkpoint stands for the one before it. Neither is written.
+    Join(usize),
     /// A rank sees in the files of another one what it has processed.
     Look(usize, usize),
     /// All end, and go on from their files.
@@ -76,6 +78,21 @@ impl Ranks {
             let program = self.programs[rank].clone();
             self.checkpoints[rank].push_back(Checkpoint { mark, program });
         }
+    }
+
+    /// Lets a rank's last checkpoint stand for the one before it; false if it cannot.
+    fn join(&mut self, rank: usize, rules: PartRules) -> bool {
+        let checkpoints = &mut self.checkpoints[rank];
+        let Some(last) = checkpoints.len().checked_sub(1).filter(|last| *last > self.written[rank])
+        else {
+            return false;
+        };
+        let earlier = checkpoints[last - 1].mark.clone();
+        let can = checkpoints[last].mark.stand_for(&earlier, rules);
+        if can {
+            checkpoints.remove(last - 1);
+        }
+        can
     }
 
     fn newest(&self, rank: usize) -> u64 {
@@ -207,6 +224,9 @@ impl Model for Computations {
             if world.checkpoints[rank].len() > world.written[rank] {
                 actions.push(Step::Write(rank));
             }
+            if world.checkpoints[rank].len() > world.written[rank] + 1 {
+                actions.push(Step::Join(rank));
+            }
         }
         if world.ends > 0 {
             actions.push(Step::End);
@@ -238,6 +258,11 @@ impl Model for Computations {
                 let unneeded = first.unwrap_or(0).min(world.written[rank]);
                 checkpoints.drain(..unneeded);
                 world.written[rank] -= unneeded;
+            }
+            Step::Join(rank) => {
+                if !world.join(rank, self.rules) {
+                    return None;
+                }
             }
             Step::Look(rank, other) => {
                 let (number, processed) = world.seen(rank, other)?;

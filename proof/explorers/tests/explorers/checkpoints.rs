@@ -2,7 +2,7 @@
 //!
 //! Every test here keeps P210.
 
-use corewire_explorers::groups::checkpoints::Computations;
+use corewire_explorers::groups::checkpoints::{Computations, Step};
 use corewire_group::{BrokenPart, PartRules};
 use stateright::{Checker, Model, UniformChooser};
 
@@ -57,9 +57,45 @@ fn rules_that_are_broken_are_found() {
         BrokenPart::SettlesByEarlierOnes,
         BrokenPart::KeepsUnsettled,
         BrokenPart::ForgetsRepeated,
+        BrokenPart::StandsForItsEqual,
     ] {
         let world = Computations { rules: PartRules::without(broken), ..two() };
         let checker = world.checker().threads(2).target_state_count(3_000_000).spawn_bfs().join();
         assert!(!checker.discoveries().is_empty(), "{broken:?}");
     }
+}
+
+/// A path that is too long for a search: what rank 1 has not processed in the state that it is restored with is settled
+/// between two checkpoints of rank 0, and the second one stands for the first.
+#[test]
+fn a_checkpoint_that_stands_for_another_one_holds_what_may_be_missing_there() {
+    let path = [
+        Step::Send(0, 1),
+        Step::Checkpoint(1, 1),
+        Step::Write(1),
+        Step::Receive(0, 1),
+        Step::Checkpoint(1, 1),
+        Step::Write(1),
+        Step::Checkpoint(2, 1),
+        Step::Write(2),
+        Step::Checkpoint(0, 2),
+        Step::Look(0, 1),
+        Step::Checkpoint(0, 1),
+        Step::Join(0),
+        Step::Write(0),
+        Step::End,
+    ];
+    let keeps = |rules| {
+        let world = Computations { ranks: 3, messages: 1, checkpoints: 5, ends: 1, rules };
+        let mut state = world.init_states().remove(0);
+        for step in path {
+            let mut actions = Vec::new();
+            world.actions(&state, &mut actions);
+            assert!(actions.contains(&step), "{step:?} is none of {actions:?}");
+            state = world.next_state(&state, step).unwrap();
+        }
+        world.properties().iter().all(|property| (property.condition)(&world, &state))
+    };
+    assert!(keeps(PartRules::default()));
+    assert!(!keeps(PartRules::without(BrokenPart::KeepsWhatEarlierOnesKept)));
 }

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `paxos` | the agreement protocol: client, proposer, acceptor, learners |
 //! | `checkpoint` | gathering snapshots: an initiator and other nodes |
+//! | `library` | both as the library does them |
 //! | `point` | one run: its channels and its processes |
 //! | `results`, `page` | `results.json`, and how it is shown |
 
 mod checkpoint;
+mod library;
 mod page;
 mod paxos;
 mod point;
@@ -20,13 +22,13 @@ use std::time::Duration;
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
-use point::{Length, Point, Report};
+use point::{Length, Point, Report, Way};
 pub(crate) use point::{Protocol, ROLE};
 pub(crate) use results::OnModel;
 use results::{PointOf, Protocols};
 
 use crate::study::failure::{Doing, Failure};
-use crate::study::mechanisms::{Id, mechanism};
+use crate::study::mechanisms::Id;
 use crate::study::model;
 use crate::study::results::{Machine, sorted};
 use crate::study::runner::{self, Common, Effort, Entry, Group};
@@ -59,7 +61,7 @@ struct Wanted {
     full: bool,
     /// Measure only these mechanisms
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    mechanisms: Vec<Id>,
+    mechanisms: Vec<Way>,
     /// Measure only requests or checkpoints of these lengths
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
@@ -104,14 +106,16 @@ pub(crate) struct CheckpointArgs {
     nodes: Vec<u32>,
 }
 
-/// The mechanisms that are measured: those that the paper compares, its Barrelfish MP in both forms, sockets, and ours.
-const MECHANISMS: [Id; 6] = [
-    Id::UnixDatagram,
-    Id::BarrelfishMp,
-    Id::BarrelfishUmp,
-    Id::Zimp,
-    Id::CorewireCopy,
-    Id::CorewireInPlace,
+/// The mechanisms that are measured: those that the paper compares, its Barrelfish MP in both forms, sockets, and ours; and the
+/// library.
+const MECHANISMS: [Way; 7] = [
+    Way::Roles(Id::UnixDatagram),
+    Way::Roles(Id::BarrelfishMp),
+    Way::Roles(Id::BarrelfishUmp),
+    Way::Roles(Id::Zimp),
+    Way::Roles(Id::CorewireCopy),
+    Way::Roles(Id::CorewireInPlace),
+    Way::Library,
 ];
 /// The paper's lengths of requests.
 const REQUESTS: [usize; 9] = [1, 64, 128, 512, 1 << 10, 4 << 10, 10 << 10, 100 << 10, 1 << 20];
@@ -135,7 +139,7 @@ pub(crate) struct Study {
     effort: Effort,
     length: Length,
     cores: usize,
-    mechanisms: Vec<Id>,
+    mechanisms: Vec<Way>,
     /// Lengths and numbers of nodes.
     shapes: Vec<(usize, u32)>,
     /// The processors of the processes, if they were given.
@@ -192,7 +196,7 @@ impl Study {
     /// The points of a shape.
     fn points(&self, (bytes, nodes): (usize, u32)) -> impl Iterator<Item = Point> {
         let protocol = self.protocol;
-        self.mechanisms.iter().map(move |&mechanism| Point { protocol, mechanism, bytes, nodes })
+        self.mechanisms.iter().map(move |&way| Point { protocol, way, bytes, nodes })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -209,7 +213,7 @@ impl Study {
         }
         let cores = self.placed.as_ref().map_or(self.cores, |placed| sorted(placed).len());
         PointOf {
-            mechanism: point.mechanism.text(),
+            mechanism: point.way.about().id,
             bytes: point.bytes as u64,
             nodes: point.nodes,
             processes: point.processes(),
@@ -249,7 +253,7 @@ impl runner::Study for Study {
     }
 
     fn words(&self, point: &Point) -> String {
-        format!("{}, {} bytes", point.mechanism.about().name, point.bytes)
+        format!("{}, {} bytes", point.way.about().name, point.bytes)
     }
 
     fn watched(&self, _: &Point) -> Result<Vec<usize>, Failure> {
@@ -271,7 +275,7 @@ impl runner::Study for Study {
             run_s: self.length.measured.as_secs_f64(),
             requests: self.length.requests,
             runs: RUNS,
-            mechanisms: self.mechanisms.iter().map(|&id| mechanism(id)).collect(),
+            mechanisms: self.mechanisms.iter().map(|way| way.about()).collect(),
             points: points.map(|point| self.point_of(point, done)).collect(),
             placed: self.placed.clone(),
             model: model::count_flow(self.protocol, &nodes)?,

@@ -1,18 +1,24 @@
 //! One run: its channels and its processes.
 
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use corewire_harness::board::READY;
 use corewire_harness::places::Places;
 use corewire_harness::role::{Role, Worker};
 use corewire_harness::setup::Setup;
+use corewire_ring::sync::Ordering::{Acquire, Release};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{self, REQUEST_BYTES};
-use super::paxos;
+use super::{library, paxos};
 use crate::study::failure::Failure;
-use crate::study::mechanisms::{Id, Mechanism, Patience, Seat, Shape, Site, Visit, set_up, with};
+use crate::study::mechanisms::{
+    About, Id, Mechanism, Patience, Seat, Shape, Site, Visit, set_up, with,
+};
 use crate::study::program::PROGRAM;
 
 /// Which of the two.
@@ -33,11 +39,50 @@ impl Protocol {
     }
 }
 
+/// Who does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// The library, as a program calls it.
+    Library,
+    /// The roles of this study, over a mechanism.
+    #[serde(untagged)]
+    Roles(Id),
+}
+
+impl ValueEnum for Way {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Way>> = LazyLock::new(|| {
+            let roles = Id::value_variants().iter().map(|id| Way::Roles(*id));
+            roles.chain([Way::Library]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Library => {
+                Some(PossibleValue::new("library").help("corewire's own groups and computations"))
+            }
+            Self::Roles(id) => id.to_possible_value(),
+        }
+    }
+}
+
+impl Way {
+    pub(super) fn about(self) -> About {
+        match self {
+            Self::Library => library::about(),
+            Self::Roles(id) => id.about(),
+        }
+    }
+}
+
 /// A point of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(super) protocol: Protocol,
-    pub(super) mechanism: Id,
+    pub(super) way: Way,
     /// Bytes of a request, or of a checkpoint.
     pub(super) bytes: usize,
     /// Learners, or all nodes of the checkpointing protocol.
@@ -100,15 +145,18 @@ impl Point {
 
     /// How many processes take part.
     pub(super) fn processes(self) -> usize {
-        match self.protocol {
-            Protocol::Paxos => self.nodes as usize + 4,
-            Protocol::Checkpoint => self.nodes as usize,
+        match (self.protocol, self.way) {
+            (Protocol::Paxos, Way::Roles(_)) => self.nodes as usize + 4,
+            (Protocol::Paxos, Way::Library) | (Protocol::Checkpoint, _) => self.nodes as usize,
         }
     }
 
     /// Why the mechanism cannot do it here; `None` if it can.
     pub(super) fn limit(self) -> Option<String> {
-        self.shapes().into_iter().find_map(|(shape, _)| self.mechanism.limit(shape))
+        match self.way {
+            Way::Library => None,
+            Way::Roles(id) => self.shapes().into_iter().find_map(|(shape, _)| id.limit(shape)),
+        }
     }
 
     /// Runs it.
@@ -120,17 +168,23 @@ impl Point {
     ) -> Result<Report, Failure> {
         let setup = Setup::new(PROGRAM, self.processes()).places(Places::Apart).given(placed);
         let mut crew = setup.time(length.warm_up + length.measured).scratch(scratch).crew()?;
-        let shapes = self.shapes().into_iter().enumerate();
-        let sites = shapes.map(|(number, (shape, first_receiver))| {
-            set_up(self.mechanism, shape, number, first_receiver, &mut crew)
-        });
-        let order = Order { point: self, sites: sites.collect::<Result<_, _>>()?, length };
+        let sites = match self.way {
+            Way::Library => Vec::new(),
+            Way::Roles(id) => {
+                let shapes = self.shapes().into_iter().enumerate();
+                let sites = shapes
+                    .map(|(number, (shape, first))| set_up(id, shape, number, first, &mut crew));
+                sites.collect::<Result<_, _>>()?
+            }
+        };
+        let order = Order { point: self, sites, length };
         for _ in 0..self.processes() {
             crew.add_worker(&ROLE, &order)?;
         }
         let reports: Vec<Report> = crew.run()?;
         if self.protocol == Protocol::Paxos {
-            let mut learners = reports.iter().skip(3).take(self.nodes as usize);
+            let first = if self.way == Way::Library { 0 } else { 3 };
+            let mut learners = reports.iter().skip(first).take(self.nodes as usize);
             let first = learners.next().map(|report| report.sequence);
             if learners.any(|report| Some(report.sequence) != first) {
                 return Err(Failure::other("two learners have learned different sequences"));
@@ -145,7 +199,13 @@ impl Point {
 pub(crate) const ROLE: Role<Order> = Role { name: "protocol", work: follow };
 
 fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
-    worker.report(&with(order.point.mechanism, Node { order: &order, worker })?)
+    let node = Node { order: &order, worker };
+    let found = match (order.point.way, order.point.protocol) {
+        (Way::Roles(id), _) => with(id, node),
+        (Way::Library, Protocol::Paxos) => library::agree(&node),
+        (Way::Library, Protocol::Checkpoint) => library::gather(&node),
+    };
+    worker.report(&found?)
 }
 
 /// A process, as its protocol sees it.
@@ -166,6 +226,10 @@ impl Visit for Node<'_> {
 }
 
 impl Node<'_> {
+    pub(super) const fn worker(&self) -> &Worker {
+        self.worker
+    }
+
     pub(super) fn index(&self) -> u32 {
         u32::try_from(self.worker.index()).unwrap_or(u32::MAX)
     }
@@ -197,6 +261,17 @@ impl Node<'_> {
     pub(super) fn ready(&self) {
         self.worker.reach(READY);
         self.worker.board().await_go();
+    }
+
+    /// Says that it has ended, and waits for all others.
+    pub(super) fn end(&self) {
+        let (board, own) = (self.worker.board(), self.worker.index());
+        board.word(own, 1).store(1, Release);
+        for other in 0..self.order.point.processes() {
+            while board.word(other, 1).load(Acquire) == 0 {
+                self.worker.relax();
+            }
+        }
     }
 }
 
