@@ -20,7 +20,7 @@ use crate::decided::{DecidedEntry, Decision};
 use crate::engine::{in_thread, name_of_client, place_of};
 use crate::error::ClientError;
 use crate::frame::{
-    Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, decode, encode,
+    Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, encode, frames,
 };
 use crate::join::NAME_BYTES_MAX;
 use crate::member::Member;
@@ -411,8 +411,10 @@ impl GroupClient {
             }
             Event::Received(message) => {
                 let from = message.source();
-                if let Some(Frame::ForClient(what)) = decode(&message) {
-                    self.take(from, what);
+                for frame in frames(&message) {
+                    if let Frame::ForClient(what) = frame {
+                        self.take(from, what);
+                    }
                 }
             }
             Event::Gone { peer, .. } => {

@@ -1,5 +1,6 @@
 //! The decided entries, in order.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,8 +9,12 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 
 use crate::error::GroupError;
-use crate::group::{Group, Shared, State};
+use crate::group::{Group, Linger, Shared, State};
 use crate::member::Member;
+use crate::replica::Replica;
+
+/// Decisions that are read together at most.
+const READ_AT_ONCE: usize = 64;
 
 /// A decided command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +50,15 @@ pub enum Decision {
 pub struct Decided {
     shared: Arc<Shared>,
     next: u64,
+    /// Those that were read together, and are next.
+    ready: VecDeque<Decision>,
 }
 
 impl Group {
     /// The decisions in their order, from this index on. Any number of threads may read.
     #[must_use]
     pub fn decided(&self, first: u64) -> Decided {
-        Decided { shared: Arc::clone(&self.shared), next: first }
+        Decided { shared: Arc::clone(&self.shared), next: first, ready: VecDeque::new() }
     }
 }
 
@@ -61,7 +68,10 @@ impl Decided {
     /// # Errors
     /// What has ended the group.
     pub fn try_next(&mut self) -> Result<Option<Decision>, GroupError> {
-        self.next_until(Some(Instant::now()))
+        match self.ready.pop_front() {
+            Some(next) => Ok(Some(next)),
+            None => self.next_until(Some(Instant::now())),
+        }
     }
 
     /// The next entry; `None` if it was not decided within `timeout`.
@@ -69,15 +79,19 @@ impl Decided {
     /// # Errors
     /// What has ended the group.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Decision>, GroupError> {
-        self.next_until(Instant::now().checked_add(timeout))
+        match self.ready.pop_front() {
+            Some(next) => Ok(Some(next)),
+            None => self.next_until(Instant::now().checked_add(timeout)),
+        }
     }
 
     fn next_until(&mut self, until: Option<Instant>) -> Result<Option<Decision>, GroupError> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock()?;
+        let mut linger = Linger::default();
         loop {
-            if let Some(entry) = self.read(&state) {
-                return Ok(Some(entry));
+            if let Some(next) = self.read_some(&state) {
+                return Ok(Some(next));
             }
             if let Some(end) = &state.end {
                 return Err(end.clone());
@@ -85,8 +99,34 @@ impl Decided {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
             }
-            state = shared.wait(state, until);
+            // Those that follow each other closely come without the member's thread.
+            if shared.turn(&mut state) {
+                linger.again();
+            } else if linger.goes_on() {
+                state = shared.pause(state)?;
+            } else {
+                state = shared.wait(state, until);
+            }
         }
+    }
+
+    /// How many entries are decided, as far as this member knows when it has handled what has come.
+    pub(crate) fn look(&self) -> Result<u64, GroupError> {
+        let mut state = self.shared.lock()?;
+        self.shared.turn(&mut state);
+        Ok(state.replica().map_or(0, Replica::decided_count))
+    }
+
+    /// The next one. Keeps some that follow it.
+    fn read_some(&mut self, state: &State) -> Option<Decision> {
+        let next = self.read(state);
+        while next.is_some()
+            && self.ready.len() < READ_AT_ONCE
+            && let Some(following) = self.read(state)
+        {
+            self.ready.push_back(following);
+        }
+        next
     }
 
     fn read(&mut self, state: &State) -> Option<Decision> {
@@ -115,7 +155,10 @@ impl Iterator for Decided {
     type Item = Decision;
 
     fn next(&mut self) -> Option<Decision> {
-        self.next_until(None).ok().flatten()
+        match self.ready.pop_front() {
+            Some(next) => Some(next),
+            None => self.next_until(None).ok().flatten(),
+        }
     }
 }
 
@@ -123,9 +166,12 @@ impl Stream for Decided {
     type Item = Decision;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Decision>> {
+        if let Some(next) = self.ready.pop_front() {
+            return Poll::Ready(Some(next));
+        }
         let shared = Arc::clone(&self.shared);
         let Ok(mut state) = shared.lock() else { return Poll::Ready(None) };
-        if let Some(entry) = self.read(&state) {
+        if let Some(entry) = self.read_some(&state) {
             return Poll::Ready(Some(entry));
         }
         if state.end.is_some() {

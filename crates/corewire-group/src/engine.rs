@@ -19,6 +19,7 @@ mod clients;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -36,8 +37,11 @@ use corewire_os::report::Tell;
 use self::clients::Clients;
 use crate::agreement::Rules;
 use crate::error::GroupError;
-use crate::frame::{Command, FRAME_BYTES, FRAME_TAG, Frame, Published, Seen, decode, encode};
-use crate::kept::Kept;
+use crate::frame::{
+    Command, FRAME_BYTES, FRAME_TAG, Frame, LENGTH_BYTES, MESSAGE_BYTES, Published, Seen, Unsent,
+    append, encode, frames,
+};
+use crate::kept::{Entry, Kept};
 use crate::log_file::writer::{Done, Writer};
 use crate::log_file::{Contents, FileId, LogFile, LogFileError};
 use crate::member::{MEMBERS_MAX, Member};
@@ -125,11 +129,11 @@ struct Waiting {
     after: Duration,
 }
 
-/// What waits until it can be published.
+/// What waits until it can be published: a message of several frames.
 struct Unpublished {
     /// How many of the writer's jobs must be done before.
     after: u64,
-    frame: Vec<u8>,
+    message: Vec<u8>,
 }
 
 /// The other end of a link.
@@ -146,7 +150,7 @@ struct MemberLink {
     /// None between two links, and before the first one.
     peer: Option<Peer>,
     has_been: bool,
-    unsent: VecDeque<Vec<u8>>,
+    unsent: Unsent,
 }
 
 /// Whether this member gets what is published.
@@ -203,7 +207,12 @@ pub(crate) struct Engine {
     /// Own commands for which somebody waits, and where they were decided.
     places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
-    frame: Vec<u8>,
+    /// Those of them that the replica has not got yet, and what they take in a message.
+    proposed: Vec<Command>,
+    proposed_bytes: usize,
+    /// What is read of the channel, and what the replica says: memory that is used again.
+    message: Vec<u8>,
+    outputs: Vec<Output<Command>>,
     /// The number of its view, if too few of its members live, and since when.
     minority: Option<(u64, Instant)>,
     /// What it waits for.
@@ -300,7 +309,10 @@ impl Engine {
             clients: Clients::default(),
             places: BTreeMap::new(),
             own_count: 0,
-            frame: Vec::new(),
+            proposed: Vec::new(),
+            proposed_bytes: 0,
+            message: Vec::new(),
+            outputs: Vec::new(),
             waits: [None; WAITS],
             has_news: false,
         }
@@ -419,7 +431,8 @@ impl Engine {
     }
 
     /// What this member knows, without what it speaks by.
-    pub(crate) fn into_replica(self) -> Replica<Command> {
+    pub(crate) fn into_replica(mut self) -> Replica<Command> {
+        self.pass_on();
         self.replica
     }
 
@@ -497,11 +510,32 @@ impl Engine {
         }
     }
 
-    /// Wants this decided. Returns the number of the command among this member's.
+    /// Wants this decided, from the next turn on, together with others. Returns the number of the command among this
+    /// member's.
     pub(crate) fn propose(&mut self, command: &[u8]) -> u64 {
+        let bytes = command.len() + LENGTH_BYTES;
+        let largest = self.sender.largest_message().min(MESSAGE_BYTES);
+        if FRAME_BYTES + self.proposed_bytes + bytes > largest {
+            self.pass_on();
+        }
         self.own_count += 1;
-        self.handle(Input::Propose(Command(command.into())));
+        self.proposed.push(Command(command.into()));
+        self.proposed_bytes += bytes;
         self.own_count
+    }
+
+    /// Gives the replica the commands that were proposed.
+    pub(crate) fn pass_on(&mut self) {
+        if !self.proposed.is_empty() {
+            self.proposed_bytes = 0;
+            let proposed = std::mem::take(&mut self.proposed);
+            self.handle(Input::Propose(proposed));
+        }
+    }
+
+    /// How many of this member's commands are not decided.
+    pub(crate) fn undecided_count(&self) -> u64 {
+        self.replica.undecided_count() + self.proposed.len() as u64
     }
 
     /// Somebody waits for the next command of this member.
@@ -539,6 +573,7 @@ impl Engine {
 
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
+        self.pass_on();
         self.handle(Input::Leave);
     }
 
@@ -548,6 +583,7 @@ impl Engine {
 
     /// Handles what has come, and sends what there is room for. True if anything was done.
     pub(crate) fn turn(&mut self) -> Result<bool, GroupError> {
+        self.pass_on();
         let has_received = self.poll_endpoint()?;
         let has_read = self.read()?;
         let has_answers = self.take_answers()?;
@@ -804,8 +840,7 @@ impl Engine {
     }
 
     fn mark(&mut self, member: Member) {
-        let frame = encode(&Published::Mark(self.me, member));
-        self.unpublished.push_back(Unpublished { after: 0, frame });
+        self.publish_after(0, &Published::Mark(self.me, member));
     }
 
     // The endpoint.
@@ -824,7 +859,7 @@ impl Engine {
                 Event::Came(peer) => self.on_peer(peer),
                 Event::Received(message) => {
                     let from = message.source();
-                    if let Some(frame) = decode(&message) {
+                    for frame in frames(&message) {
                         self.take(from, frame);
                     }
                 }
@@ -852,7 +887,7 @@ impl Engine {
             if let Some(link) = self.links.get_mut(&member) {
                 link.peer = None;
             }
-            self.greetings.push_back((peer, encode(&Frame::Hello(self.file.clone()))));
+            self.greetings.push_back((peer, encode(&Frame::Hello(Box::new(self.file.clone())))));
         }
         self.peers.insert(peer, Other { member, has_greeted: false });
     }
@@ -894,14 +929,14 @@ impl Engine {
         let Some(&Other { member, has_greeted }) = self.peers.get(&from) else { return };
         match (frame, member.filter(|_| has_greeted)) {
             // A process that is joining ends; the members go on.
-            (Frame::Hello(file), None) if file != self.file && !self.is_member() => {
+            (Frame::Hello(file), None) if *file != self.file && !self.is_member() => {
                 self.failed = Some(GroupError::OtherFile {
                     name: self.name.clone(),
                     its: file.map(|file| file.path()),
                     given: self.file.as_ref().map(FileId::path),
                 });
             }
-            (Frame::Hello(file), None) if file != self.file => {}
+            (Frame::Hello(file), None) if *file != self.file => {}
             (Frame::Hello(_), None) => self.greeted(from),
             (Frame::Message(message), Some(member)) => {
                 self.handle(Input::Message(member, message));
@@ -914,7 +949,7 @@ impl Engine {
             }
             (Frame::Look, _) => {
                 let seen = self.seen();
-                self.send_short(from, &Frame::Seen(seen));
+                self.send_short(from, &Frame::Seen(Box::new(seen)));
             }
             _ => {}
         }
@@ -946,7 +981,7 @@ impl Engine {
             member: self.me,
             pid: std::process::id(),
             decided: self.replica.decided_count(),
-            undecided: self.replica.undecided_count() as u64,
+            undecided: self.undecided_count(),
             ended: view.members.iter().filter(|one| self.gone.contains(one)).copied().collect(),
             view,
         }
@@ -975,26 +1010,18 @@ impl Engine {
             let position = self.receiver.next_sequence();
             let got = match self.receiver.try_receive() {
                 Ok(None) => break,
-                Ok(Some(mut snapshot)) => Ok(snapshot.copy_into(&mut self.frame).is_ok()),
+                Ok(Some(mut snapshot)) => Ok(snapshot.copy_into(&mut self.message).is_ok()),
                 Err(error) => Err(error),
             };
             has_any = true;
             match got {
-                Ok(true) => match decode(&self.frame) {
-                    Some(Published::Publication(one)) => {
-                        self.handle(Input::Publication(position, one));
+                Ok(true) => {
+                    let message = std::mem::take(&mut self.message);
+                    for frame in frames(&message) {
+                        self.take_published(position, frame)?;
                     }
-                    Some(Published::Mark(by, of)) if by == self.me && of == by => {
-                        self.found(position)?;
-                    }
-                    Some(Published::Mark(by, of)) if by == self.me => {
-                        self.replica.has_read(position + 1);
-                        if self.unmarked.remove(&of) {
-                            self.handle(Input::Gone(of));
-                        }
-                    }
-                    _ => {}
-                },
+                    self.message = message;
+                }
                 // Evicted while it copied: the next call says so.
                 Ok(false) | Err(ReceiveError::Interrupted) => {}
                 Err(ReceiveError::Evicted) => {
@@ -1007,37 +1034,43 @@ impl Engine {
         Ok(has_any)
     }
 
+    /// Something was published at this position.
+    fn take_published(&mut self, position: u64, frame: Published) -> Result<(), GroupError> {
+        match frame {
+            Published::Publication(one) => self.handle(Input::Publication(position, one)),
+            Published::Mark(by, of) if by == self.me && of == by => self.found(position)?,
+            Published::Mark(by, of) if by == self.me => {
+                self.replica.has_read(position + 1);
+                if self.unmarked.remove(&of) {
+                    self.handle(Input::Gone(of));
+                }
+            }
+            Published::Mark(..) => {}
+        }
+        Ok(())
+    }
+
     // What the replica does.
 
     fn handle(&mut self, input: Input<Command>) {
         self.has_news = true;
-        let mut outputs = Vec::new();
+        let mut outputs = std::mem::take(&mut self.outputs);
         self.replica.handle(input, &mut |output| outputs.push(output));
-        self.apply(outputs);
+        self.outputs = self.apply(outputs);
     }
 
-    fn apply(&mut self, outputs: Vec<Output<Command>>) {
-        for output in outputs {
+    /// Does what the replica says. Returns the memory that this was in.
+    fn apply(&mut self, mut outputs: Vec<Output<Command>>) -> Vec<Output<Command>> {
+        for output in outputs.drain(..) {
             match output {
                 Output::Send(to, message) => {
                     if !self.gone.contains(&to) {
-                        let frame = encode(&Frame::Message(message));
-                        self.links.entry(to).or_default().unsent.push_back(frame);
+                        let link = self.links.entry(to).or_default();
+                        link.unsent.push(&Frame::Message(message));
                     }
                 }
                 Output::Publish(publication) => self.publish(publication),
-                Output::Decided(place, entry) if entry.from.is_client() => {
-                    if !self.replica.is_void(place) {
-                        self.clients.decided(entry.from, entry.number, place);
-                    }
-                }
-                Output::Decided(place, entry) => {
-                    if entry.from == self.me
-                        && let Some(waiting) = self.places.get_mut(&entry.number)
-                    {
-                        *waiting = Some(place);
-                    }
-                }
+                Output::Decided(places) => self.tell_decided(places),
                 // Readers find it where entries are missing.
                 Output::Snapshot(_) => {}
                 Output::View(view) => {
@@ -1048,6 +1081,26 @@ impl Engine {
                         self.ask_if_unlinked(member.place);
                     }
                 }
+            }
+        }
+        outputs
+    }
+
+    /// Tells those who wait for these entries.
+    fn tell_decided(&mut self, places: Range<u64>) {
+        if self.places.is_empty() && !self.clients.await_any() {
+            return;
+        }
+        for place in places {
+            let Some(Entry { from, number, .. }) = self.replica.entry(place) else { continue };
+            if from.is_client() {
+                if !self.replica.is_void(place) {
+                    self.clients.decided(*from, *number, place);
+                }
+            } else if *from == self.me
+                && let Some(waiting) = self.places.get_mut(number)
+            {
+                *waiting = Some(place);
             }
         }
     }
@@ -1061,8 +1114,18 @@ impl Engine {
             self.failed = Some(error);
         }
         let after = self.writer.as_mut().map_or(0, |writer| writer.take(&publication));
-        let frame = encode(&Published::Publication(publication));
-        self.unpublished.push_back(Unpublished { after, frame });
+        self.publish_after(after, &Published::Publication(publication));
+    }
+
+    /// Queues something that is published once so many of the writer's jobs are done.
+    fn publish_after(&mut self, after: u64, frame: &Published) {
+        let largest = self.sender.largest_message().min(MESSAGE_BYTES);
+        if let Some(last) = self.unpublished.back_mut().filter(|last| last.after == after)
+            && append(&mut last.message, frame, largest)
+        {
+            return;
+        }
+        self.unpublished.push_back(Unpublished { after, message: encode(frame) });
     }
 
     fn send(&mut self) -> Result<bool, GroupError> {
@@ -1078,9 +1141,9 @@ impl Engine {
             // Who this member is comes first.
             let is_greeted = |peer: &Peer| !self.greetings.iter().any(|(to, _)| to == peer);
             let Some(peer) = peer.filter(is_greeted) else { continue };
-            while let Some(frame) = queue.front() {
-                match self.endpoint.try_send(peer, FRAME_TAG, frame) {
-                    Ok(()) => _ = queue.pop_front(),
+            while let Some(message) = queue.front() {
+                match self.endpoint.try_send(peer, FRAME_TAG, message) {
+                    Ok(()) => queue.pop(),
                     Err(MessageError::PeerDied { .. }) => queue.clear(),
                     // There is no room now, or no memory, or the link has ended, which an event reports: nothing may be
                     // left out.
@@ -1090,10 +1153,10 @@ impl Engine {
             }
         }
         let written = self.writer.as_ref().map_or(0, Writer::done);
-        while let Some(Unpublished { frame, .. }) =
+        while let Some(Unpublished { message, .. }) =
             self.unpublished.front().filter(|one| one.after <= written)
         {
-            match self.sender.try_send(frame) {
+            match self.sender.try_send(message) {
                 Ok(()) => _ = self.unpublished.pop_front(),
                 Err(SendError::Full { .. } | SendError::Joining { .. }) => break,
                 Err(error) => return Err(error.into()),

@@ -1,7 +1,9 @@
 //! What members send to each other, and what they publish.
 //!
-//! Frames are in the format of the crate `postcard`. All members run as one user; what cannot be read is passed over.
+//! Frames are in the format of the crate `postcard`, several of them in a message: what waits for room goes together, so
+//! that a member that has much to say pays for one message. All members run as one user; what cannot be read is passed over.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +19,12 @@ pub(crate) const FRAME_TAG: u64 = u64::from_le_bytes(*b"cw-group");
 
 /// What a frame has besides its command, at most.
 pub(crate) const FRAME_BYTES: usize = 64;
+
+/// What the length of a command takes at most.
+pub(crate) const LENGTH_BYTES: usize = 5;
+
+/// A message to which further frames are added has at most so many bytes.
+pub(crate) const MESSAGE_BYTES: usize = 4096;
 
 /// Commands of a client that are not answered at one time.
 pub(crate) const UNANSWERED_MAX: usize = 1024;
@@ -53,13 +61,13 @@ impl<'de> Deserialize<'de> for Command {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Frame {
     /// The first one on every link: which file I know.
-    Hello(Option<FileId>),
+    Hello(Box<Option<FileId>>),
     Message(Message<Command>),
     /// This member, which is the acceptor, cannot write the group's file, for this reason.
     Failed(String),
     /// From somebody who only looks: what do you know?
     Look,
-    Seen(Seen),
+    Seen(Box<Seen>),
     /// From a client, and to one.
     OfClient(OfClient),
     ForClient(ForClient),
@@ -116,6 +124,70 @@ pub(crate) enum Published {
     /// The first member has heard of the end of the second one's process. When it reads this, it has read everything
     /// that the other one had published.
     Mark(Member, Member),
+}
+
+/// What waits for room: messages of several frames each.
+#[derive(Default)]
+pub(crate) struct Unsent(VecDeque<Vec<u8>>);
+
+impl Unsent {
+    pub(crate) fn push(&mut self, frame: &impl Serialize) {
+        if let Some(last) = self.0.back_mut()
+            && append(last, frame, MESSAGE_BYTES)
+        {
+            return;
+        }
+        self.0.push_back(encode(frame));
+    }
+
+    /// The next message.
+    pub(crate) fn front(&self) -> Option<&[u8]> {
+        self.0.front().map(Vec::as_slice)
+    }
+
+    /// The next message is sent.
+    pub(crate) fn pop(&mut self) {
+        self.0.pop_front();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many messages there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Appends a frame to a message of others, if it then has at most so many bytes.
+pub(crate) fn append(message: &mut Vec<u8>, frame: &impl Serialize, largest: usize) -> bool {
+    let before = message.len();
+    // A short command may have room.
+    if before + FRAME_BYTES > largest {
+        return false;
+    }
+    let is_whole = postcard::to_io(frame, &mut *message).is_ok() && message.len() <= largest;
+    if !is_whole {
+        message.truncate(before);
+    }
+    is_whole
+}
+
+/// The frames of a message, up to one that cannot be read.
+pub(crate) fn frames<'a, T: Deserialize<'a>>(mut bytes: &'a [u8]) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let (frame, rest) = postcard::take_from_bytes(bytes).ok()?;
+        bytes = rest;
+        Some(frame)
+    })
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {

@@ -16,10 +16,16 @@ use crate::frame::{Command, Seen};
 use crate::member::{Member, View};
 use crate::replica::Replica;
 
-/// How long the member's thread looks for more before it sleeps.
+/// How long whoever does the work looks for more before it sleeps, and how often: on a busy machine one look takes long.
 const LINGER: Duration = Duration::from_micros(50);
-/// Turns that a call makes itself before it leaves the work to the member's thread.
-const TURNS: u32 = 2000;
+const LOOKS: u32 = 32;
+/// Turns in which nothing happens that a call makes before it yields its processor.
+const TURNS: u32 = 100;
+/// How long the member's thread rests while calls do its work: the more often they do, the longer.
+const REST: Duration = Duration::from_micros(50);
+const REST_MAX: Duration = Duration::from_micros(400);
+/// Commands that wait for the next turn at most.
+const COMMANDS_AT_ONCE: u32 = 32;
 
 /// A member of a group. Dropping it ends the membership at once, as if the process had died; [`leave`](Self::leave) lets
 /// the others take over its roles first. In a forked child every call returns [`GroupError::Forked`], or what was known
@@ -39,6 +45,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Something was decided, or the group has ended.
     news: Condvar,
+    /// Where the member's thread rests, and where it sleeps.
+    rest: Condvar,
     bell: Arc<Bell>,
 }
 
@@ -48,6 +56,39 @@ pub(crate) struct State {
     /// Why nothing can be done any more.
     pub(crate) end: Option<GroupError>,
     pub(crate) wakers: Vec<Waker>,
+    thread: Thread,
+    /// A call has done the thread's work since it last looked.
+    has_turned: bool,
+    /// Commands since the last turn.
+    commands: u32,
+}
+
+/// What the member's thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    Works,
+    /// For a moment: calls do its work.
+    Rests,
+    /// Until something comes, or its bell rings.
+    Sleeps,
+}
+
+/// Looking for more, without a sleep.
+#[derive(Default)]
+pub(crate) struct Linger(Option<(Instant, u32)>);
+
+impl Linger {
+    /// Something was done: begins anew.
+    pub(crate) fn again(&mut self) {
+        self.0 = None;
+    }
+
+    /// Nothing was done: whether to look once more.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let (since, looks) = self.0.get_or_insert_with(|| (Instant::now(), 0));
+        *looks += 1;
+        *looks <= LOOKS || since.elapsed() < LINGER
+    }
 }
 
 /// A member, or what it knew in the end.
@@ -86,18 +127,41 @@ impl Shared {
         }
     }
 
-    /// Lets the member's thread look.
-    fn kick(&self) {
-        self.bell.ring();
+    /// Wakes the member's thread if it sleeps.
+    fn wake(&self, state: &mut State) {
+        if state.thread == Thread::Sleeps {
+            state.thread = Thread::Works;
+            self.bell.ring();
+        }
+    }
+
+    /// Leaves the work to the member's thread.
+    fn hand_over(&self, state: &mut State) {
+        self.wake(state);
+        state.has_turned = false;
+        if state.thread == Thread::Rests {
+            state.thread = Thread::Works;
+            self.rest.notify_one();
+        }
+    }
+
+    /// Waits for a moment without the lock.
+    pub(crate) fn pause<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>, GroupError> {
+        drop(state);
+        std::thread::yield_now();
+        self.lock()
     }
 
     /// Waits for news, which the member's thread brings.
     pub(crate) fn wait<'a>(
         &self,
-        state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
         until: Option<Instant>,
     ) -> MutexGuard<'a, State> {
-        self.kick();
+        self.hand_over(&mut state);
         match until {
             None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
             Some(until) => {
@@ -108,8 +172,14 @@ impl Shared {
         }
     }
 
-    /// Handles what has come; true if anything was done.
+    /// Handles what has come, in a call; true if anything was done.
     pub(crate) fn turn(&self, state: &mut State) -> bool {
+        state.has_turned = true;
+        self.work(state)
+    }
+
+    fn work(&self, state: &mut State) -> bool {
+        state.commands = 0;
         let Ok(engine) = state.engine() else { return false };
         let done = engine.turn();
         match done.and_then(|done| engine.check_majority().map(|()| done)) {
@@ -150,7 +220,14 @@ impl Group {
         command_bytes_max: usize,
     ) -> Result<Self, GroupError> {
         let me = engine.me();
-        let state = State { what: What::Member(Box::new(engine)), end: None, wakers: Vec::new() };
+        let state = State {
+            what: What::Member(Box::new(engine)),
+            end: None,
+            wakers: Vec::new(),
+            thread: Thread::Works,
+            has_turned: false,
+            commands: 0,
+        };
         let shared = Arc::new(Shared {
             name: name.to_owned(),
             me,
@@ -158,6 +235,7 @@ impl Group {
             generation: fork::generation(),
             state: Mutex::new(state),
             news: Condvar::new(),
+            rest: Condvar::new(),
             bell,
         });
         let ours = Arc::clone(&shared);
@@ -233,7 +311,7 @@ impl Group {
         let engine = state.engine()?;
         engine.await_next();
         let number = engine.propose(command);
-        let mut turns = 0;
+        let (mut turns, mut linger) = (0, Linger::default());
         loop {
             let has_done = self.shared.turn(&mut state);
             let engine = state.engine()?;
@@ -250,13 +328,20 @@ impl Group {
             if let Some(found) = found {
                 engine.forget(number);
                 // The thread did not look meanwhile.
-                self.shared.kick();
+                self.shared.wake(&mut state);
                 return found;
             }
-            turns += 1;
-            if !has_done && turns > TURNS {
-                state = self.shared.wait(state, until);
+            if has_done {
+                turns = 0;
+                linger.again();
             }
+            turns += 1;
+            state = match turns {
+                0..=TURNS => state,
+                // Who decides it may need this processor.
+                _ if linger.goes_on() => self.shared.pause(state)?,
+                _ => self.shared.wait(state, until),
+            };
         }
     }
 
@@ -280,9 +365,15 @@ impl Group {
     pub fn submit(&self, command: &[u8]) -> Result<u64, GroupError> {
         self.check_length(command)?;
         let mut state = self.shared.lock()?;
-        let number = state.engine()?.propose(command);
-        self.shared.turn(&mut state);
-        self.shared.kick();
+        let engine = state.engine()?;
+        let number = engine.propose(command);
+        let is_alone = engine.undecided_count() == 1;
+        state.commands += 1;
+        // Those that follow go together, with the next turn of a call or of the thread.
+        if is_alone || state.commands >= COMMANDS_AT_ONCE {
+            self.shared.turn(&mut state);
+        }
+        self.shared.wake(&mut state);
         Ok(number)
     }
 
@@ -291,7 +382,7 @@ impl Group {
     /// # Errors
     /// [`GroupError::Timeout`], or what has ended the group before.
     pub fn flush(&self, timeout: Duration) -> Result<(), GroupError> {
-        self.wait_until(timeout, |engine| (engine.replica().undecided_count() == 0).then_some(()))
+        self.wait_until(timeout, |engine| (engine.undecided_count() == 0).then_some(()))
     }
 
     /// Waits until `is_so` returns something.
@@ -305,7 +396,7 @@ impl Group {
         loop {
             self.shared.turn(&mut state);
             if let Some(found) = is_so(state.engine()?) {
-                self.shared.kick();
+                self.shared.wake(&mut state);
                 return Ok(found);
             }
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -321,10 +412,13 @@ impl Group {
     /// # Errors
     /// [`GroupError::Forked`].
     pub fn own_commands(&self) -> Result<(u64, u64), GroupError> {
-        let state = self.shared.lock()?;
+        let mut state = self.shared.lock()?;
+        if let Ok(engine) = state.engine() {
+            engine.pass_on();
+        }
         let count = |replica: &Replica<Command>| {
             let proposed = replica.proposed_count();
-            (proposed, proposed - replica.undecided_count() as u64)
+            (proposed, proposed - replica.undecided_count())
         };
         Ok(state.replica().map(count).unwrap_or_default())
     }
@@ -365,8 +459,9 @@ impl Group {
     /// # Errors
     /// What has ended the group.
     pub fn lead(&self) -> Result<(), GroupError> {
-        self.shared.lock()?.engine()?.lead();
-        self.shared.kick();
+        let mut state = self.shared.lock()?;
+        state.engine()?.lead();
+        self.shared.hand_over(&mut state);
         Ok(())
     }
 
@@ -394,8 +489,8 @@ impl Drop for Group {
             return;
         };
         self.shared.end(&mut state, GroupError::Left(self.shared.name.clone()));
+        self.shared.hand_over(&mut state);
         drop(state);
-        self.shared.kick();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -420,15 +515,24 @@ impl fmt::Debug for Shared {
 /// The member's thread: does the work while no call does. It looks for more for a while before it sleeps, so that
 /// messages that follow each other closely wake nobody.
 fn run(shared: &Shared) {
-    let mut last_work = Instant::now();
+    let (mut linger, mut rest) = (Linger::default(), REST);
     loop {
         let Ok(mut state) = shared.lock() else { return };
-        if shared.turn(&mut state) {
-            last_work = Instant::now();
+        if std::mem::take(&mut state.has_turned) && state.end.is_none() {
+            state.thread = Thread::Rests;
+            let rested = shared.rest.wait_timeout(state, rest);
+            rested.unwrap_or_else(PoisonError::into_inner).0.thread = Thread::Works;
+            rest = (2 * rest).min(REST_MAX);
+            linger.again();
+            continue;
+        }
+        rest = REST;
+        if shared.work(&mut state) {
+            linger.again();
         }
         let pause = match state.engine() {
             Err(_) => return,
-            Ok(_) if last_work.elapsed() < LINGER => {
+            Ok(_) if linger.goes_on() => {
                 drop(state);
                 std::thread::yield_now();
                 continue;
@@ -438,8 +542,13 @@ fn run(shared: &Shared) {
         let waited = match pause {
             Ok(None) => continue,
             Ok(Some(pause)) => {
+                state.thread = Thread::Sleeps;
                 drop(state);
-                pause.wait(&shared.bell, None)
+                let waited = pause.wait(&shared.bell, None);
+                if let Ok(mut state) = shared.lock() {
+                    state.thread = Thread::Works;
+                }
+                waited
             }
             Err(error) => {
                 drop(state);
@@ -452,6 +561,6 @@ fn run(shared: &Shared) {
             }
             return;
         }
-        last_work = Instant::now();
+        linger.again();
     }
 }

@@ -18,6 +18,51 @@ pub struct Entry<C> {
     pub command: C,
 }
 
+/// Commands of one member that follow each other, or one of a client. They go together, and are decided together, at places
+/// that follow each other.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Batch<C> {
+    /// Who has asked for them.
+    pub from: Member,
+    /// Which of its commands the first one is.
+    pub first: u64,
+    /// At least one.
+    pub commands: Vec<C>,
+}
+
+impl<C> Batch<C> {
+    pub(crate) fn one(entry: Entry<C>) -> Self {
+        Self { from: entry.from, first: entry.number, commands: vec![entry.command] }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.commands.len() as u64
+    }
+
+    /// The number of the last one.
+    pub(crate) fn last(&self) -> u64 {
+        self.first.saturating_add(self.len().saturating_sub(1))
+    }
+
+    /// Leaves out those up to this number.
+    pub(crate) fn skip_to(&mut self, number: u64) {
+        let next = number.saturating_add(1);
+        let count = usize::try_from(next.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.commands.drain(..count.min(self.commands.len()));
+        self.first = self.first.max(next);
+    }
+
+    /// The commands as entries.
+    pub(crate) fn entries(self) -> impl Iterator<Item = Entry<C>> {
+        let Self { from, first, commands } = self;
+        (first..=u64::MAX).zip(commands).map(move |(number, command)| Entry {
+            from,
+            number,
+            command,
+        })
+    }
+}
+
 /// What stands for the entries before a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Snapshot<C> {
@@ -117,6 +162,15 @@ impl<C: Clone> Kept<C> {
         self.entries.push_back(entry);
     }
 
+    /// Like [`push`](Self::push), for all commands of a batch.
+    pub(crate) fn push_all(&mut self, batch: Batch<C>) {
+        if batch.from.is_client() {
+            return batch.entries().for_each(|entry| self.push(entry));
+        }
+        self.sessions.take(self.next(), batch.from, batch.last());
+        self.entries.extend(batch.entries());
+    }
+
     /// Puts a snapshot in place of all entries before `next`. False if there is one for more already, or if they are not
     /// all decided.
     pub(crate) fn truncate(&mut self, next: u64, state: C) -> bool {
@@ -127,9 +181,15 @@ impl<C: Clone> Kept<C> {
         let first = self.first();
         let last = self.snapshot.take().map(|snapshot| snapshot.last).unwrap_or_default();
         let mut sessions = Sessions::new(last);
-        for (place, entry) in (first..).zip(self.entries.drain(..count)) {
-            sessions.take(place, entry.from, entry.number);
+        let mut entries = (first..).zip(self.entries.drain(..count)).peekable();
+        while let Some((place, entry)) = entries.next() {
+            // A member's numbers grow: the last one of a row counts.
+            let next = entries.peek().map(|(_, next)| next.from);
+            if entry.from.is_client() || next != Some(entry.from) {
+                sessions.take(place, entry.from, entry.number);
+            }
         }
+        drop(entries);
         self.void = self.void.split_off(&next);
         self.snapshot = Some(Snapshot { next, last: sessions.last().clone(), state });
         true

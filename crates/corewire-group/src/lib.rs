@@ -51,13 +51,15 @@
 //!
 //! ```text
 //!  any member         leader              acceptor                    all members
-//!     ├─ Ask(entry) ───▶│ gives it a place     │                             │
-//!     │                 ├─ Accept(view, place, entry) ▶│ looks at view and place │
-//!     │                 │                     ├═ Learn(place, entry) ══════════▶│ decided
+//!     ├─ Ask(batch) ───▶│ gives them places    │                             │
+//!     │                 ├─ Accept(view, place, batch) ▶│ looks at view and place │
+//!     │                 │                     ├═ Learn(place, batch) ══════════▶│ decided
 //! ```
 //!
 //! There is one acceptor at a time, and what it publishes is decided: accepting and telling everybody are one store into
 //! a channel. So a command costs two messages to one receiver, or none where the roles are in one process, and one to all.
+//! Commands that a program submits one after the other go together, and share these: what each of them costs then is that
+//! every member keeps it.
 //!
 //! | what | who changes it |
 //! |---|---|
@@ -126,7 +128,7 @@ pub use error::{ClientError, GroupError, JoinGroupError};
 pub use frame::Seen;
 pub use group::Group;
 pub use join::GroupBuilder;
-pub use kept::{Entry, Snapshot};
+pub use kept::{Batch, Entry, Snapshot};
 pub use log_file::{LogFileError, Salvaged, salvage_log};
 pub use look::{GroupView, look};
 pub use machine::{Proposed, Replicated, StateMachine};

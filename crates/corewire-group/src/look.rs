@@ -80,7 +80,7 @@ pub fn look(domain: &Domain, within: Duration) -> Result<Vec<GroupView>, JoinGro
                     waiting.remove(&name);
                     // One that is about to become a member knows nothing yet.
                     if said.view.number > 0 {
-                        seen.insert(name, said);
+                        seen.insert(name, *said);
                     }
                 }
             }

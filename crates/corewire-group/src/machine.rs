@@ -164,7 +164,11 @@ impl<S: StateMachine> Replicated<S> {
     /// more: to read what was decided before this call anywhere, [`propose`](Self::propose) something first. When the group
     /// has ended, this is the last state that this member knew.
     pub fn read(&mut self) -> &S {
-        while let Ok(Some(decision)) = self.decided.try_next() {
+        // What is decided while it applies is for the next call: this one ends.
+        let known = self.decided.look().unwrap_or(u64::MAX);
+        while self.next < known
+            && let Ok(Some(decision)) = self.decided.try_next()
+        {
             self.take(&decision);
         }
         &self.state

@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::{Ballot, Proposal, Rules, Step, Vote, Word};
-use crate::kept::{Entry, Kept, Snapshot};
+use crate::kept::{Batch, Entry, Kept, Snapshot};
 use crate::member::{Member, View};
 use crate::sessions::{END, Sessions};
 
@@ -26,14 +27,14 @@ pub(crate) const WAITS: usize = 3;
 /// What one member says to another one. Between two members messages arrive in order.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message<C> {
-    /// To the leader: let this be decided.
-    Ask(Entry<C>),
-    /// The leader of this view, to its acceptor: decide this entry at this place.
-    Accept(u64, u64, Entry<C>),
+    /// To the leader: let these be decided.
+    Ask(Batch<C>),
+    /// The leader of this view, to its acceptor: decide these from this place on.
+    Accept(u64, u64, Batch<C>),
     /// About the view that follows the one with this number.
-    Next(u64, Word),
+    Next(u64, Box<Word>),
     /// This view was decided. Also the answer to a member that still speaks of an earlier view.
-    Decided(View),
+    Decided(Box<View>),
     /// The latest view that I know has this number: is there a later one? Who knows an earlier one asks back.
     Known(u64),
     /// Let me be a member. Asked of all.
@@ -43,7 +44,7 @@ pub enum Message<C> {
     /// I hear what is published from now on, and miss what was published before.
     Missing(Missing),
     /// This was decided before what follows.
-    Snapshot(Snapshot<C>),
+    Snapshot(Box<Snapshot<C>>),
     /// This was decided, from this place on.
     Entries(u64, Vec<Entry<C>>),
     /// Behind the entries that were missing: this answers the question of the first number. Everything before this place
@@ -71,15 +72,15 @@ pub struct Missing {
 pub enum Publication<C> {
     /// I accept entries of the leader of the view with this number, at this place and behind it.
     Begin(u64, u64),
-    /// This is decided at this place.
-    Learn(u64, Entry<C>),
+    /// These are decided from this place on.
+    Learn(u64, Batch<C>),
 }
 
 /// What happens to a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input<C> {
-    /// Its program wants this decided.
-    Propose(C),
+    /// Its program wants these decided, one after the other: at least one, and no more than one publication can have.
+    Propose(Vec<C>),
     /// A client wants this decided. Its commands come in their order, perhaps again, and perhaps to other members, too.
     Relay(Entry<C>),
     /// A client has ended, as the kernel says; everything that it had said to this member has come. The command is an empty
@@ -116,12 +117,12 @@ pub enum Output<C> {
     Send(Member, Message<C>),
     /// Publishes.
     Publish(Publication<C>),
-    /// The entry at this place is decided. They come in order, each once.
-    Decided(u64, Entry<C>),
+    /// The entries at these places are decided, and [kept](Replica::entry). They come in order, each once.
+    Decided(Range<u64>),
     /// This stands for entries that this member has not seen. The next one is behind it.
-    Snapshot(Snapshot<C>),
+    Snapshot(Box<Snapshot<C>>),
     /// There is a new view.
-    View(View),
+    View(Box<View>),
 }
 
 /// What an acceptor knows.
@@ -130,8 +131,8 @@ struct Accepting<C> {
     /// Whose leader's entries it takes.
     view: u64,
     next: u64,
-    /// What it has published and not read yet.
-    unread: VecDeque<Entry<C>>,
+    /// What it has published and not read yet, with their places.
+    unread: VecDeque<(u64, Batch<C>)>,
 }
 
 /// What a leader knows.
@@ -193,9 +194,10 @@ pub struct Replica<C> {
     incomplete: BTreeSet<Member>,
     /// The view of which an acceptor has said that it begins, and where.
     begun: Option<(u64, u64)>,
-    // The own commands that are not decided.
-    own: VecDeque<Entry<C>>,
+    // The own commands: those that are not all decided, how many there are, and up to which number they are decided.
+    own: VecDeque<Batch<C>>,
     own_count: u64,
+    own_decided: u64,
     /// Those of clients, which this member relays.
     relayed: BTreeMap<Member, VecDeque<Entry<C>>>,
     leading: Option<Leading>,
@@ -269,6 +271,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             begun: None,
             own: VecDeque::new(),
             own_count: 0,
+            own_decided: 0,
             relayed: BTreeMap::new(),
             leading: None,
             accepting: None,
@@ -374,8 +377,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// How many of its own commands are not decided.
     #[must_use]
-    pub fn undecided_count(&self) -> usize {
-        self.own.len()
+    pub const fn undecided_count(&self) -> u64 {
+        self.own_count - self.own_decided
     }
 
     fn next(&self) -> u64 {
@@ -385,12 +388,12 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// Something has happened.
     pub fn handle(&mut self, input: Input<C>, out: &mut impl FnMut(Output<C>)) {
         match input {
-            Input::Propose(command) => {
-                self.own_count += 1;
-                let entry = Entry { from: self.me, number: self.own_count, command };
-                self.own.push_back(entry.clone());
+            Input::Propose(commands) => {
+                let batch = Batch { from: self.me, first: self.own_count + 1, commands };
+                self.own_count += batch.len();
+                self.own.push_back(batch.clone());
                 if self.view.has(self.me) {
-                    self.say(self.view.leader, Message::Ask(entry), out);
+                    self.say(self.view.leader, Message::Ask(batch), out);
                 }
             }
             Input::Relay(entry) => self.relay(entry, out),
@@ -414,7 +417,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
                 // It may have told only some of us.
                 if self.view.number > 0 {
-                    let message = Message::Decided(self.view.clone());
+                    let message = Message::Decided(Box::new(self.view.clone()));
                     self.send_to_all(&message, out);
                     self.send_to_former(&message, out);
                 }
@@ -438,8 +441,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 let Some(accepting) = &mut self.accepting else { return };
                 let view = accepting.view;
                 let unread = std::mem::take(&mut accepting.unread);
-                for (place, entry) in (self.next()..).zip(unread) {
-                    self.on_publication(Publication::Learn(place, entry), out);
+                for (place, batch) in unread {
+                    self.on_publication(Publication::Learn(place, batch), out);
                 }
                 self.on_publication(Publication::Begin(view, self.next()), out);
             }
@@ -489,7 +492,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
         waiting.push_back(entry.clone());
         if self.may_relay() {
-            self.say(self.view.leader, Message::Ask(entry), out);
+            self.say(self.view.leader, Message::Ask(Batch::one(entry)), out);
         }
     }
 
@@ -500,7 +503,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             let entry = Entry { from: client, number: END, command: nothing };
             waiting.push_back(entry.clone());
             if self.may_relay() {
-                self.say(self.view.leader, Message::Ask(entry), out);
+                self.say(self.view.leader, Message::Ask(Batch::one(entry)), out);
             }
         }
     }
@@ -519,7 +522,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if !self.relayed.is_empty() && self.may_relay() {
             let entries: Vec<_> = self.relayed.values().flatten().cloned().collect();
             for entry in entries {
-                self.say(self.view.leader, Message::Ask(entry), out);
+                self.say(self.view.leader, Message::Ask(Batch::one(entry)), out);
             }
         }
     }
@@ -568,16 +571,16 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     fn on_message(&mut self, from: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
         match message {
-            Message::Ask(entry) => self.place(&entry, out),
-            Message::Accept(view, place, entry) => self.accept(from, view, place, entry, out),
-            Message::Next(number, word) => self.agree(from, number, word, out),
+            Message::Ask(batch) => self.place(batch, out),
+            Message::Accept(view, place, batch) => self.accept(from, view, place, batch, out),
+            Message::Next(number, word) => self.agree(from, number, *word, out),
             // The leader has begun.
             Message::Decided(view) if view.number == self.view.number => {
                 if from == self.view.leader && from != self.me {
                     self.ask_again(out);
                 }
             }
-            Message::Decided(view) => self.adopt(view, out),
+            Message::Decided(view) => self.adopt(*view, out),
             Message::Known(number) => {
                 let is_for_it = number > 0 || self.view.has(from);
                 if number < self.view.number && is_for_it && !self.rules.keeps_views_secret() {
@@ -603,10 +606,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                 }
                 self.teach(out);
             }
-            Message::Snapshot(snapshot) => self.catch_up(snapshot, out),
+            Message::Snapshot(snapshot) => self.catch_up(*snapshot, out),
             Message::Entries(place, entries) => {
                 for (place, entry) in (place..).zip(entries) {
-                    self.on_publication(Publication::Learn(place, entry), out);
+                    self.on_publication(Publication::Learn(place, Batch::one(entry)), out);
                 }
             }
             Message::Complete(number, view, until) => {
@@ -622,31 +625,33 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     // The leader.
 
-    /// Gives an entry a place, and asks the acceptor to decide it there.
-    fn place(&mut self, entry: &Entry<C>, out: &mut impl FnMut(Output<C>)) {
+    /// Gives commands their places, and asks the acceptor to decide them there.
+    fn place(&mut self, mut batch: Batch<C>, out: &mut impl FnMut(Output<C>)) {
         // A leader that does not know yet which places are free drops the request. The member asks again.
         let must_wait = self.rests || self.must_rest();
         let Some(leading) = &mut self.leading else { return };
         let Some(next) = leading.next.filter(|_| !must_wait) else { return };
-        if entry.from.is_client() {
-            let placed = leading.placed.get(&entry.from).copied();
-            if !Sessions::may_place(placed, entry.number) {
+        if batch.from.is_client() {
+            let placed = leading.placed.get(&batch.from).copied();
+            if batch.len() != 1 || !Sessions::may_place(placed, batch.first) {
                 return;
             }
-            let last = if entry.number == END { Sessions::PLACED_END } else { entry.number };
-            leading.placed.insert(entry.from, last);
-            leading.next = Some(next + 1);
-            let accept = Message::Accept(self.view.number, next, entry.clone());
-            return self.say(self.view.acceptor, accept, out);
+            let last = if batch.first == END { Sessions::PLACED_END } else { batch.first };
+            leading.placed.insert(batch.from, last);
+        } else {
+            let placed = leading.placed.entry(batch.from).or_default();
+            if !self.rules.decides_twice() {
+                // They have places already, or an earlier command of this member was dropped and must come first.
+                let is_next = batch.first <= placed.saturating_add(1) && batch.last() > *placed;
+                if !is_next || batch.commands.is_empty() {
+                    return;
+                }
+                batch.skip_to(*placed);
+            }
+            *placed = batch.last();
         }
-        let placed = leading.placed.entry(entry.from).or_default();
-        // It has a place already, or an earlier command of this member was dropped and must come first.
-        if entry.number != *placed + 1 && !self.rules.decides_twice() {
-            return;
-        }
-        *placed = entry.number;
-        leading.next = Some(next + 1);
-        let accept = Message::Accept(self.view.number, next, entry.clone());
+        leading.next = Some(next + batch.len());
+        let accept = Message::Accept(self.view.number, next, batch);
         self.say(self.view.acceptor, accept, out);
     }
 
@@ -657,8 +662,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let lives = |member: &Member| !self.gone.contains(member);
         let stays = |member: &Member| lives(member) && !self.leaving.contains(member);
         let has_all = |member: &Member| !self.incomplete.contains(member);
-        let has_successor = members.iter().any(|member| stays(member) && has_all(member));
-        lives(acceptor) && self.leaving.contains(acceptor) && has_successor
+        let has_successor = || members.iter().any(|member| stays(member) && has_all(member));
+        self.leaving.contains(acceptor) && lives(acceptor) && has_successor()
     }
 
     /// Whether the leader knows where it begins.
@@ -676,7 +681,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let (view, members) = (self.view.clone(), self.view.members.clone());
         for member in members {
             // A member that has asked in vain asks again.
-            self.say(member, Message::Decided(view.clone()), out);
+            self.say(member, Message::Decided(Box::new(view.clone())), out);
         }
         self.ask_again(out);
     }
@@ -688,7 +693,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         from: Member,
         view: u64,
         place: u64,
-        entry: Entry<C>,
+        batch: Batch<C>,
         out: &mut impl FnMut(Output<C>),
     ) {
         let Some(accepting) = &mut self.accepting else { return self.send_view(from, out) };
@@ -696,14 +701,14 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return self.send_view(from, out);
         }
         if place == accepting.next {
-            accepting.next = place + 1;
-            accepting.unread.push_back(entry.clone());
-            out(Output::Publish(Publication::Learn(place, entry)));
+            accepting.next = place + batch.len();
+            accepting.unread.push_back((place, batch.clone()));
+            out(Output::Publish(Publication::Learn(place, batch)));
         }
     }
 
     fn send_view(&mut self, to: Member, out: &mut impl FnMut(Output<C>)) {
-        self.say(to, Message::Decided(self.view.clone()), out);
+        self.say(to, Message::Decided(Box::new(self.view.clone())), out);
     }
 
     /// Begins to accept once everything before is known.
@@ -742,14 +747,18 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     self.relay_again(out);
                 }
             }
-            Publication::Learn(place, entry) => {
-                self.spoken = self.spoken.max(place + 1);
-                if place >= self.next() {
-                    self.ahead.insert(place, entry);
+            Publication::Learn(place, batch) => {
+                self.spoken = self.spoken.max(place + batch.len());
+                let before = self.next();
+                if place == before {
+                    // Nearly always.
+                    self.decide(batch);
+                } else {
+                    let unknown =
+                        (place..).zip(batch.entries()).filter(|(place, _)| *place >= before);
+                    self.ahead.extend(unknown);
                 }
-                while let Some(entry) = self.ahead.remove(&self.next()) {
-                    self.decide(entry, out);
-                }
+                self.decide_ahead(before, out);
             }
         }
         self.begin_to_accept(out);
@@ -791,7 +800,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             let mut first = first;
             if let Some(snapshot) = self.kept.snapshot().filter(|one| one.next > first).cloned() {
                 first = snapshot.next;
-                self.say(member, Message::Snapshot(snapshot), out);
+                self.say(member, Message::Snapshot(Box::new(snapshot)), out);
             }
             while first < next {
                 let part = self.kept.part(first, ENTRIES_PER_MESSAGE);
@@ -840,20 +849,36 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         }
     }
 
-    fn decide(&mut self, entry: Entry<C>, out: &mut impl FnMut(Output<C>)) {
-        if let Some(accepting) = &mut self.accepting {
-            accepting.unread.pop_front();
+    fn decide(&mut self, batch: Batch<C>) {
+        let (from, last) = (batch.from, batch.last());
+        self.kept.push_all(batch);
+        if from == self.me {
+            self.own_decided = self.own_decided.max(last);
+        } else if from.is_client() {
+            self.forget_relayed(from);
+        }
+    }
+
+    /// Decides what was behind a gap, and says what is decided since this place was next.
+    fn decide_ahead(&mut self, before: u64, out: &mut impl FnMut(Output<C>)) {
+        while !self.ahead.is_empty()
+            && let Some(entry) = self.ahead.remove(&self.next())
+        {
+            self.decide(Batch::one(entry));
         }
         // A member's commands are decided in their order.
-        if entry.from == self.me && self.own.front().is_some_and(|own| own.number <= entry.number) {
+        while self.own.front().is_some_and(|own| own.last() <= self.own_decided) {
             self.own.pop_front();
         }
-        let place = self.next();
-        self.kept.push(entry.clone());
-        if entry.from.is_client() {
-            self.forget_relayed(entry.from);
+        let next = self.next();
+        if let Some(Accepting { unread, .. }) = &mut self.accepting {
+            while unread.front().is_some_and(|(place, batch)| place + batch.len() <= next) {
+                unread.pop_front();
+            }
         }
-        out(Output::Decided(place, entry));
+        if next > before {
+            out(Output::Decided(before..next));
+        }
     }
 
     /// What is decided of a client is not asked for any more; nor is anything once its session has ended.
@@ -874,22 +899,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return;
         }
         self.ahead = self.ahead.split_off(&snapshot.next);
-        if let Some(accepting) = &mut self.accepting {
-            let known = snapshot.next - self.kept.next();
-            let count = usize::try_from(known).unwrap_or(usize::MAX).min(accepting.unread.len());
-            accepting.unread.drain(..count);
-        }
         self.kept.replace(snapshot.clone());
-        let last = self.kept.sessions().last_of(self.me);
-        self.own.retain(|own| own.number > last);
+        self.own_decided = self.own_decided.max(self.kept.sessions().last_of(self.me));
         for client in self.relayed.keys().copied().collect::<Vec<_>>() {
             self.forget_relayed(client);
         }
         self.spoken = self.spoken.max(snapshot.next);
-        out(Output::Snapshot(snapshot));
-        while let Some(entry) = self.ahead.remove(&self.next()) {
-            self.decide(entry, out);
-        }
+        let before = self.next();
+        out(Output::Snapshot(Box::new(snapshot)));
+        self.decide_ahead(before, out);
     }
 
     /// Asks the leader for what is not decided.
@@ -897,8 +915,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         if !self.view.has(self.me) {
             return;
         }
-        for entry in self.own.clone() {
-            self.say(self.view.leader, Message::Ask(entry), out);
+        for batch in self.own.clone() {
+            self.say(self.view.leader, Message::Ask(batch), out);
         }
         self.relay_again(out);
     }
@@ -930,7 +948,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         self.leaving.retain(|member| self.view.has(*member));
         self.wants_to_lead &= self.view.leader != self.me;
         self.spoken = self.spoken.max(self.view.start);
-        out(Output::View(self.view.clone()));
+        out(Output::View(Box::new(self.view.clone())));
         self.take_roles(out);
         if self.leaving.contains(&self.me) {
             // Those that have come do not know yet.
@@ -1013,9 +1031,9 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         let (number, round) = (self.view.number, self.vote.promised.round);
         let is_in = self.view.has(self.me);
         // Who has promised something to another member gives it time.
-        let relayed = || self.relayed.values().flatten().next();
-        let own = self.own.front().or_else(relayed);
-        let own = own.filter(|_| is_in).map(|own| (number, own.number, round));
+        let relayed = || Some(self.relayed.values().flatten().next()?.number);
+        let own = (!self.own.is_empty()).then_some(self.own_decided + 1).or_else(relayed);
+        let own = own.filter(|_| is_in).map(|own| (number, own, round));
         let is_behind = self.begun.is_some_and(|(begun, _)| begun > number);
         let would_be = !self.has_been_member && !self.view.members.is_empty();
         let changes = is_in && (!self.is_calm() || is_behind) || would_be;
@@ -1172,7 +1190,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
         for member in self.view.members.clone() {
             // A view may be decided meanwhile.
             if self.view.number == number {
-                self.say(member, Message::Next(number, word.clone()), out);
+                self.say(member, Message::Next(number, Box::new(word.clone())), out);
             }
         }
     }
@@ -1195,7 +1213,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             return;
         }
         if let Some(answer) = self.vote.answer(&word) {
-            return self.say(from, Message::Next(number, answer), out);
+            return self.say(from, Message::Next(number, Box::new(answer)), out);
         }
         let quorum = self.quorum();
         let Some(proposal) = &mut self.proposal else { return };
@@ -1212,7 +1230,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     self.view.members.iter().chain(&view.members).copied().collect();
                 for member in told {
                     if member != self.me {
-                        self.say(member, Message::Decided(view.clone()), out);
+                        self.say(member, Message::Decided(Box::new(view.clone())), out);
                     }
                 }
                 self.adopt(view, out);

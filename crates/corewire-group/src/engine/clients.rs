@@ -4,18 +4,20 @@
 //! A client is linked with several members and speaks to one of them. What it has not heard the end of it says again, to another
 //! one if that one has died or is silent: a command that is decided already counts once.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use corewire::{Endpoint, MessageError, Peer};
 
-use crate::frame::{Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, encode};
+use crate::frame::{Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, Unsent};
 use crate::kept::Entry;
 use crate::member::Member;
 use crate::replica::Replica;
 
 /// Entries that one turn sends to a client that follows.
 const ENTRIES_PER_TURN: usize = 64;
+/// Messages that may wait for a client: what it has asked for fits in fewer.
+const UNSENT_MAX: usize = UNANSWERED_MAX / 4;
 /// How often a leader looks whether a client lives that is linked with no process that would tell.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,7 +38,7 @@ pub(super) struct Clients {
 
 struct Client {
     member: Member,
-    unsent: VecDeque<Vec<u8>>,
+    unsent: Unsent,
     follows: Option<Following>,
 }
 
@@ -52,7 +54,7 @@ struct Following {
 
 impl Clients {
     pub(super) fn add(&mut self, peer: Peer, member: Member) {
-        self.of.insert(peer, Client { member, unsent: VecDeque::new(), follows: None });
+        self.of.insert(peer, Client { member, unsent: Unsent::default(), follows: None });
         self.peers.insert(member, peer);
     }
 
@@ -72,9 +74,14 @@ impl Clients {
 
     fn say(&mut self, peer: Peer, what: ForClient) {
         if let Some(client) = self.of.get_mut(&peer) {
-            client.unsent.push_back(encode(&Frame::ForClient(what)));
+            client.unsent.push(&Frame::ForClient(what));
             self.busy.insert(peer);
         }
+    }
+
+    /// Whether a client is to hear of the end of a command.
+    pub(super) fn await_any(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     /// A client's command is decided.
@@ -88,7 +95,7 @@ impl Clients {
 
     /// Whether more waits for a client than it may have asked for.
     fn is_over(&self, peer: Peer) -> bool {
-        self.of.get(&peer).is_some_and(|client| client.unsent.len() > 2 * UNANSWERED_MAX)
+        self.of.get(&peer).is_some_and(|client| client.unsent.len() > UNSENT_MAX)
     }
 
     /// Whether something waits for room.
@@ -148,9 +155,9 @@ impl Clients {
         }
         for peer in self.busy.clone() {
             let Some(client) = self.of.get_mut(&peer) else { continue };
-            while let Some(frame) = client.unsent.front() {
-                match endpoint.try_send(peer, FRAME_TAG, frame) {
-                    Ok(()) => _ = client.unsent.pop_front(),
+            while let Some(message) = client.unsent.front() {
+                match endpoint.try_send(peer, FRAME_TAG, message) {
+                    Ok(()) => client.unsent.pop(),
                     Err(MessageError::Interrupted) => {}
                     // An event reports its end.
                     Err(_) => break,

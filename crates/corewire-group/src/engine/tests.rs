@@ -93,7 +93,7 @@ fn a_successor_lives_whose_predecessor_is_heard_of_later() {
             _ => std::thread::yield_now(),
         }
     };
-    late.handle(Input::Message(view.leader, Message::Decided(view)));
+    late.handle(Input::Message(view.leader, Message::Decided(Box::new(view))));
     let has_greeted = |late: &Engine, member| late.links.get(&member).is_some_and(|it| it.has_been);
     while !has_greeted(&late, successor) || late.lives(predecessor) {
         assert!(began.elapsed() < PATIENCE, "the successor greets, and its predecessor has ended");

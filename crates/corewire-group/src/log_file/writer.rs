@@ -14,7 +14,7 @@ use corewire_os::report::Tell;
 
 use crate::error::GroupError;
 use crate::frame::Command;
-use crate::kept::{Entry, Snapshot};
+use crate::kept::{Batch, Entry, Snapshot};
 use crate::log_file::{LogFile, LogFileError};
 use crate::replica::Publication;
 
@@ -27,7 +27,7 @@ pub(crate) const SAYS_AFTER: Duration = Duration::from_secs(1);
 enum Job {
     /// Entries from this index on follow.
     Begin(u64),
-    Entry(Entry<Command>),
+    Entries(Batch<Command>),
     Snapshot(Snapshot<Command>),
 }
 
@@ -81,7 +81,7 @@ impl Writer {
     pub(crate) fn take(&mut self, publication: &Publication<Command>) -> u64 {
         self.give(match publication {
             Publication::Begin(_, first) => Job::Begin(*first),
-            Publication::Learn(_, entry) => Job::Entry(entry.clone()),
+            Publication::Learn(_, batch) => Job::Entries(batch.clone()),
         });
         self.given
     }
@@ -136,8 +136,8 @@ fn write_all(
         for job in std::iter::once(first).chain(jobs.try_iter()) {
             done += 1;
             match job {
-                Job::Entry(entry) => {
-                    entries.push(entry);
+                Job::Entries(batch) => {
+                    entries.extend(batch.entries());
                     continue;
                 }
                 other => {
@@ -159,7 +159,7 @@ fn write_all(
                                 file.compact(snapshot, report)?;
                             }
                         }
-                        Job::Entry(_) => {}
+                        Job::Entries(_) => {}
                     }
                 }
             }

@@ -26,6 +26,8 @@ pub struct Limits {
     pub late: u8,
     /// Commands that programs want decided.
     pub commands: u8,
+    /// How many of them a program gives at once: they go together.
+    pub at_once: u8,
     /// Processes that die.
     pub deaths: u8,
     /// Members that leave.
@@ -292,31 +294,44 @@ impl World {
                 Output::Publish(publication) => {
                     Arc::make_mut(&mut self.channel).push((me, publication));
                 }
-                Output::Decided(..) if !is_member => {}
+                Output::Decided(_) if !is_member => {}
                 Output::Snapshot(_) => {}
-                Output::Decided(place, entry) => {
-                    // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
-                    match self.decided.get(&(group, place)) {
-                        Some(found) => self.is_broken |= *found != entry,
-                        None => {
-                            let decided = Arc::make_mut(&mut self.decided);
-                            decided.insert((group, place), entry.clone());
+                Output::Decided(places) => {
+                    let replica = self.replicas.get(&me).map(Arc::clone);
+                    let entries = places.map(|place| {
+                        let entry = replica.as_ref().and_then(|replica| replica.entry(place));
+                        (place, entry.cloned())
+                    });
+                    for (place, entry) in entries {
+                        match entry {
+                            Some(entry) => self.check_decided(group, place, &entry),
+                            // It says that it is decided, and does not have it.
+                            None => self.is_broken = true,
                         }
                     }
-                    let same = |((of, _), one): &(&(Member, u64), &Entry<_>)| {
-                        *of == group && **one == entry
-                    };
-                    self.is_broken |= self.decided.iter().filter(same).count() != 1;
                 }
                 Output::View(view) => match self.views.get(&(view.founder, view.number)) {
-                    Some(found) => self.is_broken |= *found != view,
+                    Some(found) => self.is_broken |= *found != *view,
                     None => {
                         let views = Arc::make_mut(&mut self.views);
-                        views.insert((view.founder, view.number), view);
+                        views.insert((view.founder, view.number), *view);
                     }
                 },
             }
         }
+    }
+
+    fn check_decided(&mut self, group: Member, place: u64, entry: &Entry<Command>) {
+        // Agreement: nobody has decided anything else there. Once: nothing is decided at two places.
+        match self.decided.get(&(group, place)) {
+            Some(found) => self.is_broken |= found != entry,
+            None => {
+                let decided = Arc::make_mut(&mut self.decided);
+                decided.insert((group, place), entry.clone());
+            }
+        }
+        let same = |((of, _), one): &(&(Member, u64), &Entry<_>)| *of == group && *one == entry;
+        self.is_broken |= self.decided.iter().filter(same).count() != 1;
     }
 
     /// What a member does, with its outputs.
@@ -483,7 +498,8 @@ impl World {
         let members = running.clone().filter_map(|member| self.replicas.get(member));
         let count = self.decided.keys().filter(|(of, _)| *of == view.founder).count() as u64;
         let members_have_all = members.clone().all(|replica| {
-            replica.undecided_count() + replica.relayed_count() == 0
+            replica.undecided_count() == 0
+                && replica.relayed_count() == 0
                 && (!self.client.has_ended
                     || !self.stopped.is_empty()
                     || replica.sessions().next().is_none())
@@ -671,9 +687,10 @@ impl Model for Limits {
                 world.start(place, self.rules);
             }
             Action::Propose(member) => {
-                world.commands -= 1;
-                let command = world.commands;
-                world.step(member, Input::Propose(command));
+                let count = world.commands.min(self.at_once);
+                let commands = (world.commands - count..world.commands).rev().collect();
+                world.commands -= count;
+                world.step(member, Input::Propose(commands));
             }
             Action::Ask => {
                 world.client.asked += 1;

@@ -12,6 +12,7 @@ fn three() -> Limits {
         members: 3,
         late: 0,
         commands: 1,
+        at_once: 1,
         deaths: 1,
         leaves: 0,
         takes: 0,
@@ -52,6 +53,17 @@ fn three_replicas_agree_and_go_on_when_one_dies() {
 #[test]
 fn three_replicas_agree_on_two_commands() {
     holds(Limits { commands: 2, deaths: 1, ..three() });
+}
+
+#[test]
+fn commands_that_go_together_are_decided_once_each() {
+    let two = Limits { commands: 4, at_once: 2, ..three() };
+    holds(two.clone());
+    holds(Limits { commands: 3, takes: 1, deaths: 0, ..two.clone() });
+    holds(Limits { members: 2, deaths: 0, misses: 1, snapshots: 1, ..two.clone() });
+    holds(Limits { members: 2, late: 1, deaths: 1, ..two.clone() });
+    holds(Limits { cuts: 1, deaths: 0, ..two.clone() });
+    holds(Limits { stops: 1, lates: 1, deaths: 0, ..two });
 }
 
 #[test]
@@ -115,7 +127,8 @@ fn commands_of_a_client_are_decided_once_by_any_member() {
 fn large_worlds_at_random() {
     let all = Limits {
         late: 1,
-        commands: 3,
+        commands: 4,
+        at_once: 2,
         deaths: 1,
         leaves: 1,
         takes: 1,
