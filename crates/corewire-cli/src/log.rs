@@ -42,7 +42,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(300);
 
 const EXAMPLES: &str = "\
 Examples:
-  corewire log orders --stay < /dev/null      (in three terminals: three members)
+  corewire log orders --stay < /dev/null         # in three terminals: three members
   echo 'one more' | corewire log orders
   echo 'one more' | corewire log orders --append
   corewire log orders --follow --json | jq .index

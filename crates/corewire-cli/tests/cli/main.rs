@@ -4,6 +4,7 @@ mod calls;
 mod circuits;
 mod containers;
 mod desk;
+mod examples;
 mod files;
 mod idl;
 mod live;

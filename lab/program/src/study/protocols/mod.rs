@@ -37,7 +37,7 @@ const PAXOS_EXAMPLES: &str = "\
 Examples:
   corewire study paxos --quick --out paxos
   corewire study paxos --out paxos --mechanisms barrelfish_mp,zimp,corewire_in_place --sizes 1,4096
-  corewire study paxos --out paxos --cores 0,2,4,6,8,10,1     (the two clients near each other)
+  corewire study paxos --out paxos --cores 0,2,4,6,8,10,1     # the two clients near each other
 ";
 
 const CHECKPOINT_EXAMPLES: &str = "\
