@@ -5,9 +5,12 @@
 //! handling of deaths. A ratio of 1 to them means that all of these cost nothing. Each loop has one
 //! side for each process; both processes call it with the same numbers.
 
+mod patterns;
 pub mod payload;
 
 use alloc::vec::Vec;
+
+pub use patterns::{BareJobs, BareValue};
 
 use crate::region::{Access, Payload, Region, Slots, Store};
 use crate::sync::{AtomicU64, Ordering::Relaxed, pause};

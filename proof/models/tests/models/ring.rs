@@ -9,7 +9,7 @@ use corewire_layout::slot::SLOT_BYTES;
 use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
-use corewire_published::yardstick::BareRing;
+use corewire_published::yardstick::{BareRing, BareValue};
 use corewire_ring::broadcast::End;
 use corewire_ring::doorbell::notice;
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
@@ -246,6 +246,21 @@ fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
         let sending = thread::spawn(move || other.send(0, 3, thread::yield_now));
         assert_eq!(ring.receive(0, 0, 3, thread::yield_now), 1 + 2);
         sending.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_the_bare_value_of_the_benchmarks_is_never_torn() {
+    check(3, || {
+        let words = vec![0..8, 8..16, 16..24];
+        let memory = Region::model(BareValue::bytes(2), words, vec![], vec![]);
+        let value = Arc::new(BareValue::new(&memory, 2));
+        let other = Arc::clone(&value);
+        let setting = thread::spawn(move || other.set(&[1, 1]));
+        let mut found = [7, 7];
+        value.get(&mut found);
+        assert!(found == [0, 0] || found == [1, 1], "{found:?} is torn");
+        setting.join().unwrap();
     });
 }
 
@@ -524,6 +539,8 @@ mutants! {
     mutant_w9: W9 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
     mutant_y1: Y1 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
     mutant_y2: Y2 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
+    mutant_y3: Y3 => quick_the_bare_value_of_the_benchmarks_is_never_torn;
+    mutant_y4: Y4 => quick_the_bare_value_of_the_benchmarks_is_never_torn;
     mutant_f1: F1 => quick_a_lock_has_one_holder_at_a_time;
     mutant_f2: F2 => quick_a_lock_has_one_holder_at_a_time;
     mutant_j1: J1 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
