@@ -4,10 +4,13 @@
 //! |---|---|
 //! | `bench` | one figure after the other, each beside a bare loop of the same run |
 //! | `model` | the cost of rings on a model of coherent caches |
+//! | `rivals` | other systems that benches and studies measure, with the feature `rivals` |
 //! | `study` | the papers' experiments beside other systems, with the feature `rivals` |
 
 mod bench;
 mod model;
+#[cfg(feature = "rivals")]
+mod rivals;
 #[cfg(feature = "rivals")]
 mod study;
 #[path = "../../../crates/corewire-cli/src/usage.rs"]

@@ -12,8 +12,10 @@ mod interface;
 mod keys;
 mod large;
 mod latency;
+mod latest;
 mod options;
 mod policy;
+mod queue;
 mod shared;
 mod stream;
 mod tokio;
@@ -100,12 +102,36 @@ enum What {
     Death(Options),
     /// The processor time that three idle receivers use.
     Idle(Options),
+    /// Jobs per second that workers of a queue do, compared with bare lines, ZeroMQ and iceoryx2.
+    Queue {
+        #[command(flatten)]
+        options: Options,
+        /// How many processes do the jobs.
+        #[arg(long, default_value_t = 2, value_name = "N",
+              value_parser = clap::value_parser!(u8).range(1..=64))]
+        workers: u8,
+    },
+    /// A last value: time of an update and of a read, and age, compared with a bare sequence lock, ZeroMQ and
+    /// iceoryx2.
+    Latest {
+        #[command(flatten)]
+        options: Options,
+        /// How many processes read.
+        #[arg(long, default_value_t = 1, value_name = "N",
+              value_parser = clap::value_parser!(u8).range(1..=64))]
+        readers: u8,
+    },
     /// Round trips between two tasks in tokio: endpoints and channels, compared with bare eventfds.
     Tokio(Options),
     /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
     /// turn.
     Top(Options),
 }
+
+/// Why there are no other systems.
+#[cfg(not(feature = "rivals"))]
+const NO_RIVALS: &str =
+    "ZeroMQ and iceoryx2 are left out: corewire-lab is built without the feature `rivals`";
 
 /// A benchmark that was asked for.
 struct Bench {
@@ -154,6 +180,16 @@ impl What {
             Self::Wake(options) => of("wake", wake::run, options),
             Self::Death(options) => anywhere("death", death::run, options),
             Self::Idle(options) => anywhere("idle", death::idle, options),
+            Self::Queue { options, workers } => {
+                let receivers = usize::from(workers);
+                let options = Options { receivers, ..options };
+                with_workers(receivers, of("queue", queue::run, options))
+            }
+            Self::Latest { options, readers } => {
+                let receivers = usize::from(readers);
+                let options = Options { receivers, ..options };
+                with_workers(receivers, polling("latest", latest::run, options))
+            }
             Self::Tokio(options) => polling("tokio", tokio::run, options),
             Self::Top(options) => anywhere("top", top::run, options),
         }
@@ -180,6 +216,8 @@ pub(crate) const ROLES: &[&dyn Work] = &[
     &policy::ROLE,
     &shared::ROLE,
     &wake::ROLE,
+    &queue::ROLE,
+    &latest::ROLE,
     &death::MORTAL_ROLE,
     &death::IDLE_ROLE,
     &death::SPIN_ROLE,

@@ -124,6 +124,8 @@ fn benchmarks_have_the_keys_that_help_lists() {
         "shared",
         "wake",
         "policy",
+        "queue",
+        "latest",
     ] {
         let found = json(&format!("bench {bench} --rounds 3 --json"));
         let help = printed(&format!("bench {} --help", bench.split(' ').next().unwrap()));
@@ -134,8 +136,9 @@ fn benchmarks_have_the_keys_that_help_lists() {
         for key in found.as_object().unwrap().keys() {
             // What stands for several keys is not looked for here.
             let name = key.trim_end_matches("_min").trim_end_matches("_max");
-            let has_parts =
-                ["after_", "_8", "_65536", "barrier"].iter().any(|part| key.contains(part));
+            let parts = ["after_", "_8", "_65536", "barrier", "_update_", "_unchanged_", "_age_"];
+            let has_parts = parts.iter().any(|part| key.contains(part))
+                || bench == "latest" && key.contains("_read_");
             assert!(is_listed(name) || has_parts, "{bench}: {key} is not in {}", help);
         }
     }

@@ -1,13 +1,13 @@
 //! iceoryx2, lossless: messages are written and read in place, with a queue of references for each
 //! subscriber.
 
-use iceoryx2::config::Config;
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::*;
 
 use super::{Kept, Kind, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};
+use crate::rivals::iceoryx2::{Leftovers, Service, await_others, node};
 use crate::study::failure::{Doing, Failure};
 
 /// Maximum number of messages that wait for a subscriber.
@@ -15,8 +15,6 @@ const BUFFER_MAX: usize = 1024;
 const BUFFER_MIN: usize = 4;
 /// Size of these messages, if it holds enough of them.
 const BUFFER_BYTES: usize = 4 << 20;
-
-type Service = ipc::Service;
 
 pub(crate) struct Iceoryx2;
 
@@ -39,14 +37,8 @@ fn buffer(bytes: usize) -> usize {
 }
 
 fn open(site: &Site) -> Result<(Node<Service>, Factory), Failure> {
-    set_log_level(LogLevel::Error);
     let Shape { bytes, receivers, senders } = site.shape;
-    let mut config = Config::default();
-    let root = site.directory.join("iceoryx2").display().to_string();
-    config.global.set_root_path(&Path::new(root.as_bytes()).doing("name a directory")?);
-    config.global.prefix = FileName::new(prefix(site).as_bytes()).doing("name a service")?;
-    let node =
-        NodeBuilder::new().config(&config).create::<Service>().doing("make an iceoryx2 node")?;
+    let node = node(&site.directory, site.number)?;
     let name = "study".try_into().doing("name a service")?;
     let service = node
         .service_builder(&name)
@@ -61,28 +53,6 @@ fn open(site: &Site) -> Result<(Node<Service>, Factory), Failure> {
         .open_or_create()
         .doing("open an iceoryx2 service")?;
     Ok((node, service))
-}
-
-/// Prefix of the names of its shared memory, unique on the machine.
-fn prefix(site: &Site) -> String {
-    let name = site.directory.file_name().map(|name| name.to_string_lossy().into_owned());
-    format!("{}_{}_", name.unwrap_or_default(), site.number)
-}
-
-/// Removes shared memory that processes leave behind when they are killed.
-struct Leftovers {
-    prefix: String,
-}
-
-impl Drop for Leftovers {
-    fn drop(&mut self) {
-        let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
-        for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&self.prefix) {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-    }
 }
 
 impl Mechanism for Iceoryx2 {
@@ -101,7 +71,7 @@ impl Mechanism for Iceoryx2 {
     }
 
     fn set_up(site: &mut Site) -> Result<Kept, Failure> {
-        Ok(Box::new(Leftovers { prefix: prefix(site) }))
+        Ok(Box::new(Leftovers::of(&site.directory, site.number)))
     }
 
     fn sender(site: &Site, _: u32, _: Seat<'_>) -> Result<Sender, Failure> {
@@ -131,12 +101,6 @@ impl Mechanism for Iceoryx2 {
         await_others(|| service.dynamic_config().number_of_publishers() == senders);
         subscriber.update_connections().doing("connect an iceoryx2 subscriber")?;
         Ok(Receiver { subscriber, patience: seat.patience, _node: node })
-    }
-}
-
-fn await_others(are_there: impl Fn() -> bool) {
-    while !are_there() {
-        std::thread::yield_now();
     }
 }
 
