@@ -5,6 +5,7 @@
 //! the distance of the cores.
 
 mod circuit;
+mod clients;
 mod collective;
 mod death;
 mod endpoint;
@@ -121,6 +122,15 @@ enum What {
               value_parser = clap::value_parser!(u8).range(1..=64))]
         readers: u8,
     },
+    /// Decisions per second of a group whose clients propose, with and without many that are linked and idle.
+    Clients {
+        #[command(flatten)]
+        options: Options,
+        /// How many clients are idle.
+        #[arg(long, default_value_t = 990, value_name = "N",
+              value_parser = clap::value_parser!(u16).range(1..=990))]
+        clients: u16,
+    },
     /// Round trips between two tasks in tokio: endpoints and channels, compared with bare eventfds.
     Tokio(Options),
     /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
@@ -190,6 +200,10 @@ impl What {
                 let options = Options { receivers, ..options };
                 with_workers(receivers, polling("latest", latest::run, options))
             }
+            Self::Clients { options, clients } => {
+                let options = Options { clients: usize::from(clients), ..options };
+                anywhere("clients", clients::run, options)
+            }
             Self::Tokio(options) => polling("tokio", tokio::run, options),
             Self::Top(options) => anywhere("top", top::run, options),
         }
@@ -207,6 +221,7 @@ pub(crate) const ROLES: &[&dyn Work] = &[
     &endpoint::same_core::ROLE,
     &endpoint::silent::ROLE,
     &endpoint::many::ROLE,
+    &clients::ROLE,
     &collective::ROLE,
     &circuit::ROLE,
     &interface::by_hand::ROLE,

@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// `bench collective --members`.
     #[arg(skip)]
     pub(super) members: usize,
+    /// `bench clients --clients`.
+    #[arg(skip)]
+    pub(super) clients: usize,
 }
 
 impl Options {

@@ -120,6 +120,7 @@ fn benchmarks_have_the_keys_that_help_lists() {
         "stream --bytes 1048576",
         "fan-out --receivers 2",
         "endpoint --quick",
+        "clients --clients 20",
         "collective",
         "shared",
         "wake",
