@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -298,7 +297,7 @@ impl GroupClient {
         if self.unanswered.is_empty() {
             self.heard_at = Instant::now();
         }
-        self.unanswered.push_back((self.count, Command(command.into())));
+        self.unanswered.push_back((self.count, Command::copy(command)));
         self.ask_home();
         Ok(self.count)
     }
@@ -468,13 +467,13 @@ impl GroupClient {
                 self.answered = self.unanswered.front().map_or(self.count, |(one, _)| one - 1);
             }
             ForClient::Entry(following, index, entry) if self.follows(from, following) => {
-                let command = Arc::clone(&entry.command.0);
+                let command = entry.command.0.clone();
                 let (from, number) = (entry.from, entry.number);
                 let entry = DecidedEntry { index, from, number, command };
                 self.came(index + 1, Decision::Entry(entry));
             }
             ForClient::Snapshot(following, next, state) if self.follows(from, following) => {
-                let decision = Decision::Snapshot { next, state: Arc::clone(&state.0) };
+                let decision = Decision::Snapshot { next, state: state.0.clone() };
                 self.came(next, decision);
             }
             ForClient::Entry(..) | ForClient::Snapshot(..) => {}

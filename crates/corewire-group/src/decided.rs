@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::error::GroupError;
@@ -25,8 +26,8 @@ pub struct DecidedEntry {
     pub from: Member,
     /// Which of that member's commands it is.
     pub number: u64,
-    /// What was proposed.
-    pub command: Arc<[u8]>,
+    /// What was proposed. It may keep the memory of up to 16 KiB of commands that were decided with it.
+    pub command: Bytes,
 }
 
 /// What comes next in a log.
@@ -40,7 +41,7 @@ pub enum Decision {
         /// The index of the first entry that it does not stand for.
         next: u64,
         /// What the program has given.
-        state: Arc<[u8]>,
+        state: Bytes,
     },
 }
 
@@ -137,7 +138,7 @@ impl Decided {
         let Some(entry) = replica.entry(self.next) else {
             let snapshot = replica.snapshot().filter(|snapshot| snapshot.next > self.next)?;
             self.next = snapshot.next;
-            let state = Arc::clone(&snapshot.state.0);
+            let state = snapshot.state.0.clone();
             return Some(Decision::Snapshot { next: snapshot.next, state });
         };
         let index = self.next;
@@ -146,7 +147,7 @@ impl Decided {
             index,
             from: entry.from,
             number: entry.number,
-            command: Arc::clone(&entry.command.0),
+            command: entry.command.0.clone(),
         }))
     }
 }

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use corewire::{
     ConnectError, Connector, Domain, Endpoint, Event, JoinError, MessageError, OsError, Peer,
     Readiness, ReceiveError, Selector, SendError, SharedSender, SnapshotReceiver,
@@ -207,11 +208,10 @@ pub(crate) struct Engine {
     /// Own commands for which somebody waits, and where they were decided.
     places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
-    /// Those of them that the replica has not got yet, and what they take in a message.
-    proposed: Vec<Command>,
-    proposed_bytes: usize,
-    /// What is read of the channel, and what the replica says: memory that is used again.
-    message: Vec<u8>,
+    /// Those of them that the replica has not got yet: their bytes, and where each ends.
+    proposed: Vec<u8>,
+    proposed_ends: Vec<usize>,
+    /// What the replica says: memory that is used again.
     outputs: Vec<Output<Command>>,
     /// The number of its view, if too few of its members live, and since when.
     minority: Option<(u64, Instant)>,
@@ -310,8 +310,7 @@ impl Engine {
             places: BTreeMap::new(),
             own_count: 0,
             proposed: Vec::new(),
-            proposed_bytes: 0,
-            message: Vec::new(),
+            proposed_ends: Vec::new(),
             outputs: Vec::new(),
             waits: [None; WAITS],
             has_news: false,
@@ -513,29 +512,36 @@ impl Engine {
     /// Wants this decided, from the next turn on, together with others. Returns the number of the command among this
     /// member's.
     pub(crate) fn propose(&mut self, command: &[u8]) -> u64 {
-        let bytes = command.len() + LENGTH_BYTES;
-        let largest = self.sender.largest_message().min(MESSAGE_BYTES);
-        if FRAME_BYTES + self.proposed_bytes + bytes > largest {
+        let count = self.proposed_ends.len() + 1;
+        let bytes = self.proposed.len() + command.len() + count * LENGTH_BYTES;
+        if FRAME_BYTES + bytes > self.sender.largest_message().min(MESSAGE_BYTES) {
             self.pass_on();
         }
         self.own_count += 1;
-        self.proposed.push(Command(command.into()));
-        self.proposed_bytes += bytes;
+        self.proposed.extend_from_slice(command);
+        self.proposed_ends.push(self.proposed.len());
         self.own_count
     }
 
     /// Gives the replica the commands that were proposed.
     pub(crate) fn pass_on(&mut self) {
-        if !self.proposed.is_empty() {
-            self.proposed_bytes = 0;
-            let proposed = std::mem::take(&mut self.proposed);
-            self.handle(Input::Propose(proposed));
+        if self.proposed_ends.is_empty() {
+            return;
         }
+        let proposed = Bytes::from(std::mem::take(&mut self.proposed));
+        let mut begin = 0;
+        let commands = self.proposed_ends.drain(..).map(|end| {
+            let command = proposed.slice(begin..end);
+            begin = end;
+            Command(command)
+        });
+        let commands = commands.collect();
+        self.handle(Input::Propose(commands));
     }
 
     /// How many of this member's commands are not decided.
     pub(crate) fn undecided_count(&self) -> u64 {
-        self.replica.undecided_count() + self.proposed.len() as u64
+        self.replica.undecided_count() + self.proposed_ends.len() as u64
     }
 
     /// Somebody waits for the next command of this member.
@@ -563,7 +569,7 @@ impl Engine {
     pub(crate) fn truncate(&mut self, next: u64, state: &[u8]) {
         let snapshot_next = |replica: &Replica<_>| replica.snapshot().map(|snapshot| snapshot.next);
         let before = snapshot_next(&self.replica);
-        self.handle(Input::Truncate(next, Command(state.into())));
+        self.handle(Input::Truncate(next, Command::copy(state)));
         let is_new = before != snapshot_next(&self.replica);
         let snapshot = self.replica.snapshot().filter(|_| is_new);
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
@@ -672,7 +678,7 @@ impl Engine {
                 Answer::Written(..) => {}
                 Answer::LookedForClients => self.clients.looked(),
                 Answer::ClientGone(client) => {
-                    self.handle(Input::ClientGone(client, Command(Arc::new([]))));
+                    self.handle(Input::ClientGone(client, Command(Bytes::new())));
                 }
             }
         }
@@ -859,8 +865,9 @@ impl Engine {
                 Event::Came(peer) => self.on_peer(peer),
                 Event::Received(message) => {
                     let from = message.source();
-                    for frame in frames(&message) {
-                        self.take(from, frame);
+                    let message = Bytes::from_owner(message);
+                    for frame in frames::<Frame<&[u8]>>(&message) {
+                        self.take(from, frame.keep(&message));
                     }
                 }
                 Event::Gone { peer, why } => self.link_ended(peer, why),
@@ -887,7 +894,8 @@ impl Engine {
             if let Some(link) = self.links.get_mut(&member) {
                 link.peer = None;
             }
-            self.greetings.push_back((peer, encode(&Frame::Hello(Box::new(self.file.clone())))));
+            let hello: Frame = Frame::Hello(Box::new(self.file.clone()));
+            self.greetings.push_back((peer, encode(&hello)));
         }
         self.peers.insert(peer, Other { member, has_greeted: false });
     }
@@ -896,7 +904,7 @@ impl Engine {
         if let Some(client) = self.clients.remove(peer) {
             // After any other end of the link the client may live: the leader looks for it.
             if matches!(why, MessageError::PeerDied { .. }) {
-                self.handle(Input::ClientGone(client, Command(Arc::new([]))));
+                self.handle(Input::ClientGone(client, Command(Bytes::new())));
             }
             return;
         }
@@ -1010,20 +1018,19 @@ impl Engine {
             let position = self.receiver.next_sequence();
             let got = match self.receiver.try_receive() {
                 Ok(None) => break,
-                Ok(Some(mut snapshot)) => Ok(snapshot.copy_into(&mut self.message).is_ok()),
+                Ok(Some(mut snapshot)) => Ok(snapshot.to_vec().ok()),
                 Err(error) => Err(error),
             };
             has_any = true;
             match got {
-                Ok(true) => {
-                    let message = std::mem::take(&mut self.message);
-                    for frame in frames(&message) {
-                        self.take_published(position, frame)?;
+                Ok(Some(message)) => {
+                    let message = Bytes::from(message);
+                    for frame in frames::<Published<&[u8]>>(&message) {
+                        self.take_published(position, frame.keep(&message))?;
                     }
-                    self.message = message;
                 }
                 // Evicted while it copied: the next call says so.
-                Ok(false) | Err(ReceiveError::Interrupted) => {}
+                Ok(None) | Err(ReceiveError::Interrupted) => {}
                 Err(ReceiveError::Evicted) => {
                     self.rejoin(Duration::ZERO)?;
                     break;

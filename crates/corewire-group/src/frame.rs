@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::kept::Entry;
@@ -24,14 +24,20 @@ pub(crate) const FRAME_BYTES: usize = 64;
 pub(crate) const LENGTH_BYTES: usize = 5;
 
 /// A message to which further frames are added has at most so many bytes.
-pub(crate) const MESSAGE_BYTES: usize = 4096;
+pub(crate) const MESSAGE_BYTES: usize = 16 << 10;
 
 /// Commands of a client that are not answered at one time.
 pub(crate) const UNANSWERED_MAX: usize = 1024;
 
-/// What is decided: bytes, shared among the places that keep them.
+/// What is decided: bytes, shared among the places that keep them, also with those that have come in the same message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Command(pub(crate) Arc<[u8]>);
+pub(crate) struct Command(pub(crate) Bytes);
+
+impl Command {
+    pub(crate) fn copy(bytes: &[u8]) -> Self {
+        Self(Bytes::copy_from_slice(bytes))
+    }
+}
 
 impl Serialize for Command {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -41,8 +47,8 @@ impl Serialize for Command {
 
 impl<'de> Deserialize<'de> for Command {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl de::Visitor<'_> for Bytes {
+        struct Copied;
+        impl de::Visitor<'_> for Copied {
             type Value = Command;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,43 +56,43 @@ impl<'de> Deserialize<'de> for Command {
             }
 
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Command, E> {
-                Ok(Command(bytes.into()))
+                Ok(Command::copy(bytes))
             }
         }
-        deserializer.deserialize_bytes(Bytes)
+        deserializer.deserialize_bytes(Copied)
     }
 }
 
 /// From endpoint to endpoint.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Frame {
+pub(crate) enum Frame<C = Command> {
     /// The first one on every link: which file I know.
     Hello(Box<Option<FileId>>),
-    Message(Message<Command>),
+    Message(Message<C>),
     /// This member, which is the acceptor, cannot write the group's file, for this reason.
     Failed(String),
     /// From somebody who only looks: what do you know?
     Look,
     Seen(Box<Seen>),
     /// From a client, and to one.
-    OfClient(OfClient),
-    ForClient(ForClient),
+    OfClient(OfClient<C>),
+    ForClient(ForClient<C>),
 }
 
 /// What a client says to a member.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum OfClient {
+pub(crate) enum OfClient<C = Command> {
     /// The first one on every link.
     Hello,
     /// Let this be decided: this client's command of this number.
-    Ask(u64, Command),
+    Ask(u64, C),
     /// Send so many entries more; from this index on if the number of the following is a new one.
     Follow { following: u32, from: u64, count: u32 },
 }
 
 /// What a member says to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum ForClient {
+pub(crate) enum ForClient<C = Command> {
     /// Who has founded the group, how long a command may be, the client's last command that is decided, and how many entries
     /// are.
     Welcome { founder: Member, command_bytes_max: u64, last: u64, decided: u64 },
@@ -95,9 +101,9 @@ pub(crate) enum ForClient {
     /// This command of the client is decided, at this index; `None` if a snapshot stands for it.
     Decided(u64, Option<u64>),
     /// Of this following: a decided entry, at this index.
-    Entry(u32, u64, Entry<Command>),
+    Entry(u32, u64, Entry<C>),
     /// Of this following: what stands for entries before this index.
-    Snapshot(u32, u64, Command),
+    Snapshot(u32, u64, C),
 }
 
 /// What a member says of itself and its group.
@@ -119,8 +125,8 @@ pub struct Seen {
 
 /// In the group's channel: everybody reads everything in the same order.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Published {
-    Publication(Publication<Command>),
+pub(crate) enum Published<C = Command> {
+    Publication(Publication<C>),
     /// The first member has heard of the end of the second one's process. When it reads this, it has read everything
     /// that the other one had published.
     Mark(Member, Member),
@@ -188,6 +194,45 @@ pub(crate) fn frames<'a, T: Deserialize<'a>>(mut bytes: &'a [u8]) -> impl Iterat
         bytes = rest;
         Some(frame)
     })
+}
+
+impl Frame<&[u8]> {
+    /// With commands that are parts of the message in which it has come. Those that are kept for long are copied: the message
+    /// may lie in memory of its sender.
+    pub(crate) fn keep(self, message: &Bytes) -> Frame {
+        let is_kept = matches!(&self, Self::Message(Message::Snapshot(_) | Message::Entries(..)));
+        let mut part = |part: &[u8]| match is_kept {
+            true => Command::copy(part),
+            false => Command(message.slice_ref(part)),
+        };
+        match self {
+            Self::Hello(file) => Frame::Hello(file),
+            Self::Message(message) => Frame::Message(message.map(&mut part)),
+            Self::Failed(why) => Frame::Failed(why),
+            Self::Look => Frame::Look,
+            Self::Seen(seen) => Frame::Seen(seen),
+            Self::OfClient(said) => Frame::OfClient(match said {
+                OfClient::Hello => OfClient::Hello,
+                OfClient::Ask(number, command) => OfClient::Ask(number, part(command)),
+                OfClient::Follow { following, from, count } => {
+                    OfClient::Follow { following, from, count }
+                }
+            }),
+            // No member is told this.
+            Self::ForClient(_) => Frame::ForClient(ForClient::NoMember),
+        }
+    }
+}
+
+impl Published<&[u8]> {
+    /// With commands that are parts of the message in which it has come.
+    pub(crate) fn keep(self, message: &Bytes) -> Published {
+        let mut part = |part: &[u8]| Command(message.slice_ref(part));
+        match self {
+            Self::Publication(publication) => Published::Publication(publication.map(&mut part)),
+            Self::Mark(by, of) => Published::Mark(by, of),
+        }
+    }
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {

@@ -25,7 +25,7 @@ const TURNS: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
 const REST_MAX: Duration = Duration::from_micros(400);
 /// Commands that wait for the next turn at most.
-const COMMANDS_AT_ONCE: u32 = 32;
+const COMMANDS_AT_ONCE: u32 = 64;
 
 /// A member of a group. Dropping it ends the membership at once, as if the process had died; [`leave`](Self::leave) lets
 /// the others take over its roles first. In a forked child every call returns [`GroupError::Forked`], or what was known

@@ -18,6 +18,12 @@ pub struct Entry<C> {
     pub command: C,
 }
 
+impl<C> Entry<C> {
+    pub(crate) fn map<D>(self, to: &mut impl FnMut(C) -> D) -> Entry<D> {
+        Entry { from: self.from, number: self.number, command: to(self.command) }
+    }
+}
+
 /// Commands of one member that follow each other, or one of a client. They go together, and are decided together, at places
 /// that follow each other.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +39,11 @@ pub struct Batch<C> {
 impl<C> Batch<C> {
     pub(crate) fn one(entry: Entry<C>) -> Self {
         Self { from: entry.from, first: entry.number, commands: vec![entry.command] }
+    }
+
+    pub(crate) fn map<D>(self, to: &mut impl FnMut(C) -> D) -> Batch<D> {
+        let Self { from, first, commands } = self;
+        Batch { from, first, commands: commands.into_iter().map(to).collect() }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -72,6 +83,12 @@ pub struct Snapshot<C> {
     pub last: BTreeMap<Member, u64>,
     /// What the program has made of them.
     pub state: C,
+}
+
+impl<C> Snapshot<C> {
+    pub(crate) fn map<D>(self, to: &mut impl FnMut(C) -> D) -> Snapshot<D> {
+        Snapshot { next: self.next, last: self.last, state: to(self.state) }
+    }
 }
 
 /// Entries in their order, behind a snapshot that stands for those before.

@@ -115,6 +115,7 @@ mod sessions;
 #[cfg(feature = "test-hooks")]
 pub use agreement::Broken;
 pub use agreement::{Ballot, Rules, Word};
+pub use bytes::Bytes;
 #[cfg(feature = "test-hooks")]
 pub use checkpoint::BrokenPart;
 pub use checkpoint::{

@@ -72,11 +72,11 @@ pub fn look(domain: &Domain, within: Duration) -> Result<Vec<GroupView>, JoinGro
         match endpoint.within(left).receive_event(Selector::any()) {
             Ok(None) => break,
             Ok(Some(Event::Came(peer))) => {
-                let _ = endpoint.try_send(peer, FRAME_TAG, &encode(&Frame::Look));
+                let _ = endpoint.try_send(peer, FRAME_TAG, &encode(&<Frame>::Look));
             }
             Ok(Some(Event::Received(message))) => {
                 let name = endpoint.name_of(message.source()).unwrap_or_default().to_owned();
-                if let Some(Frame::Seen(said)) = decode(&message) {
+                if let Some(Frame::Seen(said)) = decode::<Frame>(&message) {
                     waiting.remove(&name);
                     // One that is about to become a member knows nothing yet.
                     if said.view.number > 0 {

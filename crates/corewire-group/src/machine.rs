@@ -106,17 +106,34 @@ pub struct Replicated<S> {
     /// The entries behind the last snapshot, and how many make the next one.
     behind: u64,
     snapshot_every: u64,
+    /// The bytes of these entries, and those of the last snapshot.
+    behind_bytes: usize,
+    snapshot_bytes: usize,
 }
+
+/// Entries of so many bytes, and of so many times the bytes of the last snapshot, make the next one: what members keep stays
+/// small, and what snapshots cost is a part of what the entries cost.
+const SNAPSHOT_BYTES: usize = 1 << 20;
+const SNAPSHOT_TIMES: usize = 4;
 
 impl<S: StateMachine> Replicated<S> {
     /// The state of an empty log, at a member of a group. Entries that are decided already are applied by the first call.
     pub fn new(group: Group, state: S) -> Self {
         let decided = group.decided(0);
-        Self { group, decided, state, next: 0, behind: 0, snapshot_every: 10_000 }
+        Self {
+            group,
+            decided,
+            state,
+            next: 0,
+            behind: 0,
+            snapshot_every: 10_000,
+            behind_bytes: 0,
+            snapshot_bytes: 0,
+        }
     }
 
     /// After how many entries a snapshot takes their place, so that the log does not grow for ever. Default: 10,000; at
-    /// least 1.
+    /// least 1. It does so earlier if the entries have 1 MiB, and four times the bytes of the snapshot before.
     #[must_use]
     pub fn snapshot_every(mut self, entries: u64) -> Self {
         self.snapshot_every = entries.max(1);
@@ -201,18 +218,23 @@ impl<S: StateMachine> Replicated<S> {
                 let output = self.state.apply(entry);
                 self.next = entry.index + 1;
                 self.behind += 1;
+                self.behind_bytes += entry.command.len();
                 Some(output)
             }
             Decision::Snapshot { next, state } => {
                 self.state.restore(state);
                 (self.next, self.behind) = (*next, 0);
+                (self.behind_bytes, self.snapshot_bytes) = (0, state.len());
                 None
             }
         };
-        if self.behind >= self.snapshot_every {
+        let is_large = self.behind_bytes >= SNAPSHOT_BYTES
+            && self.behind_bytes / SNAPSHOT_TIMES >= self.snapshot_bytes;
+        if self.behind >= self.snapshot_every || is_large {
+            let snapshot = self.state.snapshot();
             // A group that has ended needs no snapshot.
-            let _ = self.group.truncate(self.next, &self.state.snapshot());
-            self.behind = 0;
+            let _ = self.group.truncate(self.next, &snapshot);
+            (self.behind, self.behind_bytes, self.snapshot_bytes) = (0, 0, snapshot.len());
         }
         output
     }

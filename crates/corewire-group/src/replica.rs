@@ -54,6 +54,27 @@ pub enum Message<C> {
     HasAll,
 }
 
+impl<C> Message<C> {
+    pub(crate) fn map<D>(self, to: &mut impl FnMut(C) -> D) -> Message<D> {
+        match self {
+            Self::Ask(batch) => Message::Ask(batch.map(to)),
+            Self::Accept(view, place, batch) => Message::Accept(view, place, batch.map(to)),
+            Self::Next(number, word) => Message::Next(number, word),
+            Self::Decided(view) => Message::Decided(view),
+            Self::Known(number) => Message::Known(number),
+            Self::Join => Message::Join,
+            Self::Leave => Message::Leave,
+            Self::Missing(missing) => Message::Missing(missing),
+            Self::Snapshot(snapshot) => Message::Snapshot(Box::new(snapshot.map(to))),
+            Self::Entries(place, entries) => {
+                Message::Entries(place, entries.into_iter().map(|one| one.map(to)).collect())
+            }
+            Self::Complete(number, view, until) => Message::Complete(number, view, until),
+            Self::HasAll => Message::HasAll,
+        }
+    }
+}
+
 /// A question for entries.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Missing {
@@ -74,6 +95,15 @@ pub enum Publication<C> {
     Begin(u64, u64),
     /// These are decided from this place on.
     Learn(u64, Batch<C>),
+}
+
+impl<C> Publication<C> {
+    pub(crate) fn map<D>(self, to: &mut impl FnMut(C) -> D) -> Publication<D> {
+        match self {
+            Self::Begin(view, place) => Publication::Begin(view, place),
+            Self::Learn(place, batch) => Publication::Learn(place, batch.map(to)),
+        }
+    }
 }
 
 /// What happens to a member.

@@ -233,7 +233,7 @@ impl Computation {
     pub fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), ComputationError> {
         self.check_rank(to)?;
         self.check_others()?;
-        let header = self.part.send(to, Command(bytes.into()));
+        let header = self.part.send(to, Command::copy(bytes));
         self.put(to, MESSAGE, &header_bytes(header), bytes)
     }
 

@@ -52,7 +52,7 @@ impl Drop for Scratch {
 fn entries(numbers: impl IntoIterator<Item = u64>) -> Vec<Entry<Command>> {
     let from = Member { place: 1, life: 7 };
     let entry = |number: u64| {
-        let command = Command(vec![b'x'; usize::try_from(number % 64).unwrap()].into());
+        let command = Command::copy(&vec![b'x'; usize::try_from(number % 64).unwrap()]);
         Entry { from, number, command }
     };
     numbers.into_iter().map(entry).collect()

@@ -18,8 +18,9 @@ use super::point::{END, HEADER_BYTES, Node, Report, head, put_head};
 use crate::study::failure::{Doing, Failure};
 use crate::study::mechanisms::{About, Kind};
 
-/// Commands that are under way at most.
+/// Commands that are under way at most, and their bytes: as many as the channels of the other rows hold.
 const UNDER_WAY: u64 = 1024;
+const UNDER_WAY_BYTES: usize = 1 << 20;
 /// Commands between two looks at what is decided.
 const AT_ONCE: u64 = 64;
 /// The name of the group and of the computation.
@@ -36,8 +37,8 @@ pub(super) fn about() -> About {
         has_many_senders: true,
         is_lossy: false,
         settings: format!(
-            "a log: as many members as learners, one of which submits commands, {UNDER_WAY} under way at most, and snapshots \
-             that take the place of 10,000 entries; checkpoints: Computation::gather, and the files that it writes"
+            "a log: as many members as learners, one of which submits commands, {UNDER_WAY} or 1 MiB under way at most, and \
+             the library\u{2019}s defaults; checkpoints: Computation::gather, and the files that it writes"
         ),
     }
 }
@@ -87,7 +88,7 @@ pub(super) fn agree(node: &Node<'_>) -> Result<Report, Failure> {
     while !is_first && others.load(Acquire) < FIRST {
         worker.relax();
     }
-    let longest = (node.order.point.bytes + HEADER_BYTES).max(4096);
+    let longest = (node.order.point.bytes + HEADER_BYTES).max(64 << 10);
     let group = Group::builder(&worker.domain()?, NAME).largest_command(longest);
     let group = group.join().doing("join a group")?;
     if is_first {
@@ -121,6 +122,7 @@ fn finish(node: &Node<'_>, learned: &Learned) -> Result<(), Failure> {
 fn submit(node: &Node<'_>, log: &mut Replicated<Learned>) -> Result<Report, Failure> {
     let length = node.order.length;
     let mut command = vec![0; node.order.point.bytes + HEADER_BYTES];
+    let most = UNDER_WAY.min((UNDER_WAY_BYTES / command.len()).max(4) as u64);
     let (began, mut measured) = (Instant::now(), None::<(Instant, u64)>);
     let (mut number, mut decided) = (0, 0);
     loop {
@@ -132,14 +134,14 @@ fn submit(node: &Node<'_>, log: &mut Replicated<Learned>) -> Result<Report, Fail
         if is_over {
             break;
         }
-        let until = (number + AT_ONCE).min(decided + UNDER_WAY);
+        let until = (number + AT_ONCE).min(decided + most);
         while number < until {
             payload::fill(&mut command[HEADER_BYTES..], number);
             put_head(&mut command, (number, 0));
             log.group().submit(&command).doing("submit a command")?;
             number += 1;
         }
-        if number == decided + UNDER_WAY {
+        if number == decided + most {
             log.wait(Duration::MAX).doing("wait for an entry")?;
         }
         decided = log.read().count;
