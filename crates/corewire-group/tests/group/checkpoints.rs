@@ -485,6 +485,11 @@ fn files_that_are_missing_are_noticed() {
         names.filter(is_of).count()
     };
     for number in 1..=6u8 {
+        // What receives nothing needs only its last one.
+        zero.0.send(1, &[number]).unwrap();
+        one.0.send(0, &[number]).unwrap();
+        zero.0.receive(1, || vec![number]).unwrap();
+        one.0.receive(0, || vec![number]).unwrap();
         zero.0.checkpoint(|| vec![number]).unwrap();
         one.0.checkpoint(|| vec![number]).unwrap();
     }
