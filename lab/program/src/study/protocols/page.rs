@@ -12,6 +12,7 @@ use super::results::{PointOf, Protocols};
 
 const OURS: &str = "corewire_in_place";
 const BARRELFISH: &str = "barrelfish_mp";
+const LIBRARY: &str = "library";
 
 /// By how many percent ZIMP is better than Barrelfish MP, as the paper says, with messages of so many bytes and so many
 /// nodes: of the throughput of agreement, of the time of a snapshot.
@@ -106,6 +107,15 @@ fn in_short(here: &Results<Protocols>) -> Vec<String> {
     };
     let under = ["zimp", BARRELFISH, "barrelfish_ump", "unix_datagram"];
     let mut sentences: Vec<String> = under.into_iter().filter_map(sentence).collect();
+    let factor = |(nodes, size)| found.factor(OURS, LIBRARY, size, nodes);
+    if let Some(Spread { min, max, .. }) = Spread::of(found.shapes().into_iter().filter_map(factor))
+    {
+        let what = here.pick("a decision of a group", "a gathering of a computation");
+        sentences.push(format!(
+            "As the library does it, {what} takes {min:.2} to {max:.2} times as long as these roles over corewire, read in \
+             place."
+        ));
+    }
     let measured = || found.points.iter().filter(|it| !it.each_ns.is_empty());
     let crowded = measured().filter(|it| it.oversubscribed).count();
     if crowded > 0 {
