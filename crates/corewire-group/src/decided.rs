@@ -181,6 +181,7 @@ impl Stream for Decided {
         if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
             state.wakers.push(context.waker().clone());
         }
+        shared.hand_over(&mut state);
         Poll::Pending
     }
 }

@@ -1,10 +1,12 @@
 //! What members send to each other, and what they publish.
 //!
 //! Frames are in the format of the crate `postcard`, several of them in a message: what waits for room goes together, so
-//! that a member that has much to say pays for one message. All members run as one user; what cannot be read is passed over.
+//! that a member that has much to say pays for one message; but what waits for the group's file does so batch by batch. All
+//! members run as one user; what cannot be read is passed over.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -173,15 +175,31 @@ impl Unsent {
 /// Appends a frame to a message of others, if it then has at most so many bytes.
 pub(crate) fn append(message: &mut Vec<u8>, frame: &impl Serialize, largest: usize) -> bool {
     let before = message.len();
-    // A short command may have room.
-    if before + FRAME_BYTES > largest {
-        return false;
-    }
-    let is_whole = postcard::to_io(frame, &mut *message).is_ok() && message.len() <= largest;
+    let is_whole = postcard::to_io(frame, Room { message, largest }).is_ok();
     if !is_whole {
         message.truncate(before);
     }
     is_whole
+}
+
+/// What a message has room for.
+struct Room<'a> {
+    message: &'a mut Vec<u8>,
+    largest: usize,
+}
+
+impl Write for Room<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.message.len() + bytes.len() > self.largest {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.message.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The frames of a message, up to one that cannot be read.
@@ -197,10 +215,13 @@ pub(crate) fn frames<'a, T: Deserialize<'a>>(mut bytes: &'a [u8]) -> impl Iterat
 }
 
 impl Frame<&[u8]> {
-    /// With commands that are parts of the message in which it has come. Those that are kept for long are copied: the message
-    /// may lie in memory of its sender.
+    /// With commands that are parts of the message in which it has come. Those that may be kept for long are copied: the
+    /// message may lie in memory of its sender.
     pub(crate) fn keep(self, message: &Bytes) -> Frame {
-        let is_kept = matches!(&self, Self::Message(Message::Snapshot(_) | Message::Entries(..)));
+        let is_kept = matches!(
+            &self,
+            Self::Message(Message::Snapshot(_) | Message::Entries(..)) | Self::OfClient(_)
+        );
         let mut part = |part: &[u8]| match is_kept {
             true => Command::copy(part),
             false => Command(message.slice_ref(part)),

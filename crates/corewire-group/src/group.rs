@@ -21,9 +21,8 @@ const LINGER: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 32;
 /// Turns in which nothing happens that a call makes before it yields its processor.
 const TURNS: u32 = 100;
-/// How long the member's thread rests while calls do its work: the more often they do, the longer.
+/// How long the member's thread rests while calls do its work.
 const REST: Duration = Duration::from_micros(50);
-const REST_MAX: Duration = Duration::from_micros(400);
 /// Commands that wait for the next turn at most.
 const COMMANDS_AT_ONCE: u32 = 64;
 
@@ -56,6 +55,8 @@ pub(crate) struct State {
     /// Why nothing can be done any more.
     pub(crate) end: Option<GroupError>,
     pub(crate) wakers: Vec<Waker>,
+    /// Calls that wait for news: without any, news make no system call.
+    waiting: usize,
     thread: Thread,
     /// A call has done the thread's work since it last looked.
     has_turned: bool,
@@ -136,7 +137,7 @@ impl Shared {
     }
 
     /// Leaves the work to the member's thread.
-    fn hand_over(&self, state: &mut State) {
+    pub(crate) fn hand_over(&self, state: &mut State) {
         self.wake(state);
         state.has_turned = false;
         if state.thread == Thread::Rests {
@@ -162,14 +163,17 @@ impl Shared {
         until: Option<Instant>,
     ) -> MutexGuard<'a, State> {
         self.hand_over(&mut state);
-        match until {
+        state.waiting += 1;
+        let mut state = match until {
             None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
             Some(until) => {
                 let left = until.saturating_duration_since(Instant::now());
                 let waited = self.news.wait_timeout(state, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-        }
+        };
+        state.waiting -= 1;
+        state
     }
 
     /// Handles what has come, in a call; true if anything was done.
@@ -207,7 +211,9 @@ impl Shared {
     }
 
     fn notify(&self, state: &mut State) {
-        self.news.notify_all();
+        if state.waiting > 0 {
+            self.news.notify_all();
+        }
         state.wakers.drain(..).for_each(Waker::wake);
     }
 }
@@ -224,6 +230,7 @@ impl Group {
             what: What::Member(Box::new(engine)),
             end: None,
             wakers: Vec::new(),
+            waiting: 0,
             thread: Thread::Works,
             has_turned: false,
             commands: 0,
@@ -515,18 +522,16 @@ impl fmt::Debug for Shared {
 /// The member's thread: does the work while no call does. It looks for more for a while before it sleeps, so that
 /// messages that follow each other closely wake nobody.
 fn run(shared: &Shared) {
-    let (mut linger, mut rest) = (Linger::default(), REST);
+    let mut linger = Linger::default();
     loop {
         let Ok(mut state) = shared.lock() else { return };
         if std::mem::take(&mut state.has_turned) && state.end.is_none() {
             state.thread = Thread::Rests;
-            let rested = shared.rest.wait_timeout(state, rest);
+            let rested = shared.rest.wait_timeout(state, REST);
             rested.unwrap_or_else(PoisonError::into_inner).0.thread = Thread::Works;
-            rest = (2 * rest).min(REST_MAX);
             linger.again();
             continue;
         }
-        rest = REST;
         if shared.work(&mut state) {
             linger.again();
         }

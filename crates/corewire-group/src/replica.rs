@@ -7,6 +7,7 @@
 //!
 //! More than 600 lines, because promises, places and the log of a view change together.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::ops::Range;
@@ -408,7 +409,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     /// How many of its own commands are not decided.
     #[must_use]
     pub const fn undecided_count(&self) -> u64 {
-        self.own_count - self.own_decided
+        self.own_count.saturating_sub(self.own_decided)
     }
 
     fn next(&self) -> u64 {
@@ -601,6 +602,8 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     fn on_message(&mut self, from: Member, message: Message<C>, out: &mut impl FnMut(Output<C>)) {
         match message {
+            // Nobody sends a batch without commands.
+            Message::Ask(batch) | Message::Accept(_, _, batch) if batch.commands.is_empty() => {}
             Message::Ask(batch) => self.place(batch, out),
             Message::Accept(view, place, batch) => self.accept(from, view, place, batch, out),
             Message::Next(number, word) => self.agree(from, number, *word, out),
@@ -672,8 +675,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             let placed = leading.placed.entry(batch.from).or_default();
             if !self.rules.decides_twice() {
                 // They have places already, or an earlier command of this member was dropped and must come first.
-                let is_next = batch.first <= placed.saturating_add(1) && batch.last() > *placed;
-                if !is_next || batch.commands.is_empty() {
+                if batch.first > placed.saturating_add(1) || batch.last() <= *placed {
                     return;
                 }
                 batch.skip_to(*placed);
@@ -777,6 +779,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
                     self.relay_again(out);
                 }
             }
+            Publication::Learn(_, batch) if batch.commands.is_empty() => {}
             Publication::Learn(place, batch) => {
                 self.spoken = self.spoken.max(place + batch.len());
                 let before = self.next();
@@ -891,10 +894,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
 
     /// Decides what was behind a gap, and says what is decided since this place was next.
     fn decide_ahead(&mut self, before: u64, out: &mut impl FnMut(Output<C>)) {
-        while !self.ahead.is_empty()
-            && let Some(entry) = self.ahead.remove(&self.next())
-        {
-            self.decide(Batch::one(entry));
+        while let Some((place, entry)) = self.ahead.pop_first() {
+            match place.cmp(&self.next()) {
+                Ordering::Less => {}
+                Ordering::Equal => self.decide(Batch::one(entry)),
+                Ordering::Greater => {
+                    self.ahead.insert(place, entry);
+                    break;
+                }
+            }
         }
         // A member's commands are decided in their order.
         while self.own.front().is_some_and(|own| own.last() <= self.own_decided) {

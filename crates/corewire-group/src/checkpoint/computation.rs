@@ -468,18 +468,23 @@ impl Computation {
             // Nothing that is waited for here is reported.
             looks += 1;
             let pause = if looks < LOOKS { Duration::ZERO } else { Duration::from_millis(1) };
-            self.receive_for(Some(pause))?;
+            self.receive_for(Some(pause), false)?;
         }
     }
 
     /// Waits until something has come, or until a time, and takes all that is there.
     pub(super) fn receive_until(&mut self, until: Option<Instant>) -> Result<(), ComputationError> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        self.receive_for(left)?;
+        self.receive_for(left, true)?;
         self.check()
     }
 
-    fn receive_for(&mut self, first: Option<Duration>) -> Result<(), ComputationError> {
+    /// Takes what comes. With `answers` the caller answers those who ask for a state: if somebody does, it does not wait.
+    fn receive_for(
+        &mut self,
+        first: Option<Duration>,
+        answers: bool,
+    ) -> Result<(), ComputationError> {
         self.check()?;
         if !self.gathering.listens() {
             let event = match first {
@@ -493,7 +498,8 @@ impl Computation {
         }
         // What is there is not announced a second time.
         let has_any = self.take_all()?;
-        if !has_any && !self.gathering.is_asked() && first != Some(Duration::ZERO) {
+        let is_asked = answers && self.gathering.is_asked();
+        if !has_any && !is_asked && first != Some(Duration::ZERO) {
             self.gathering.wait(&mut self.endpoint, first)?;
             self.take_all()?;
         }

@@ -177,7 +177,7 @@ impl Gathering {
     /// An answer has come.
     pub(super) fn take_answer(&mut self, from: usize, message: OwnedMessage) {
         if let Some((answer, hears)) = Answer::of(message) {
-            self.hears[from] |= hears;
+            self.hears[from] = hears;
             self.answers[from] = Some(answer);
         }
     }
@@ -243,7 +243,10 @@ impl Gathering {
 /// Joins a channel of requests; gives up if it ends, or if nobody wants it any more. Without it requests come by message.
 fn join(from: usize, receiver: &ReceiverBuilder, joined: &mpsc::Sender<Joined>, life: &Weak<()>) {
     while life.strong_count() > 0 {
-        let found = match receiver.clone().join() {
+        // The call that asks for the descriptor waits for that process, too.
+        let receiver = receiver.clone().join();
+        let ready = receiver.and_then(|receiver| receiver.readiness().map(|_| receiver));
+        let found = match ready {
             // It is stopped.
             Err(JoinError::NoAnswer { .. }) => continue,
             found => found.ok().map(Box::new),
@@ -254,9 +257,10 @@ fn join(from: usize, receiver: &ReceiverBuilder, joined: &mpsc::Sender<Joined>, 
 }
 
 impl Computation {
-    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others, with
-    /// one message that all read. They answer in their calls that receive messages or take checkpoints. Waits for that.
-    /// From the second call on, nothing is copied but a state into the message that carries it.
+    /// Gathers the states of all ranks, at checkpoints that belong together: this rank takes one and asks all others. They
+    /// answer in their calls that receive messages, and in [`checkpoint_if_due`](Self::checkpoint_if_due). Waits for that.
+    /// The first requests go to each rank by itself, until all hear this rank's channel; then each is one message that all
+    /// read.
     ///
     /// # Errors
     /// As for [`send`](Self::send); [`ComputationError::Channel`] if the channel for requests cannot be created.
@@ -293,6 +297,9 @@ impl Computation {
 
     /// Asks all others for a state.
     fn request(&mut self, number: u64) -> Result<(), ComputationError> {
+        if self.ranks() == 1 {
+            return Ok(());
+        }
         let request = number.to_le_bytes();
         let all_hear = self.others().all(|other| self.gathering.hears[other]);
         if let Some(sender) = self.gathering.sender.as_mut().filter(|_| all_hear)

@@ -49,11 +49,20 @@ struct State {
     is_closing: bool,
     /// The thread has ended, for this reason.
     ended: Option<MessageError>,
+    /// Calls that wait for a change: without any, a change makes no system call.
+    waiting: usize,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the calls that wait.
+    fn tell(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -65,7 +74,7 @@ impl Queue {
         largest: usize,
     ) -> Result<Self, EndpointError> {
         let jobs = Jobs::new(delivery, capacity);
-        let state = State { jobs, actions: Vec::new(), is_closing: false, ended: None };
+        let state = State { jobs, actions: Vec::new(), is_closing: false, ended: None, waiting: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let interrupter = endpoint.interrupter();
         let serving = Serving { endpoint, shared: Arc::clone(&shared), largest };
@@ -155,8 +164,8 @@ impl Queue {
             let mut state = self.shared.lock();
             let State { jobs, actions, .. } = &mut *state;
             jobs.finish(actions);
+            self.shared.tell(&state);
             drop(state);
-            self.shared.changed.notify_all();
             self.interrupter.interrupt();
         }
     }
@@ -187,19 +196,24 @@ impl Queue {
     /// Waits for a change. True if it is too late for another wait. Without a time it waits without a limit.
     fn wait<'a>(
         &self,
-        state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
         until: Option<Instant>,
     ) -> (MutexGuard<'a, State>, bool) {
         let changed = &self.shared.changed;
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match left {
-            None => (changed.wait(state).unwrap_or_else(PoisonError::into_inner), false),
-            Some(Duration::ZERO) => (state, true),
+        if left == Some(Duration::ZERO) {
+            return (state, true);
+        }
+        state.waiting += 1;
+        let mut state = match left {
+            None => changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
                 let waited = changed.wait_timeout(state, left);
-                (waited.unwrap_or_else(PoisonError::into_inner).0, false)
+                waited.unwrap_or_else(PoisonError::into_inner).0
             }
-        }
+        };
+        state.waiting -= 1;
+        (state, false)
     }
 
     /// How many jobs wait, run and are done.
@@ -275,8 +289,9 @@ impl Serving {
                 }
             }
         }
-        shared.lock().ended = Some(ended);
-        shared.changed.notify_all();
+        let mut state = shared.lock();
+        state.ended = Some(ended);
+        shared.tell(&state);
     }
 
     /// Handles what a worker or a producer says.
@@ -307,8 +322,7 @@ impl Serving {
         let mut state = self.shared.lock();
         let State { jobs, actions, .. } = &mut *state;
         change(jobs, actions);
-        drop(state);
-        self.shared.changed.notify_all();
+        self.shared.tell(&state);
     }
 
     /// Sends what is to be sent. Never waits for a peer.
@@ -330,8 +344,7 @@ impl Serving {
                 }
             }
         }
-        drop(state);
-        shared.changed.notify_all();
+        shared.tell(&state);
     }
 
     /// Sends, now or when there is room; nothing if the peer has gone.
