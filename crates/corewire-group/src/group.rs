@@ -16,15 +16,15 @@ use crate::frame::{Command, Seen};
 use crate::member::{Member, View};
 use crate::replica::Replica;
 
-/// How long whoever does the work looks for more before it sleeps, and how often: on a busy machine one look takes long.
+/// How long a thread that does the work looks for more before it sleeps, and how often: on a busy machine a look takes long.
 const LINGER: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 32;
 /// Turns in which nothing happens that a call makes before it yields its processor.
 const TURNS: u32 = 100;
 /// How long the member's thread rests while calls do its work.
-const REST: Duration = Duration::from_micros(50);
+const REST: Duration = Duration::from_micros(100);
 /// Commands that wait for the next turn at most.
-const COMMANDS_AT_ONCE: u32 = 64;
+const COMMANDS_AT_ONCE: u32 = 128;
 
 /// A member of a group. Dropping it ends the membership at once, as if the process had died; [`leave`](Self::leave) lets
 /// the others take over its roles first. In a forked child every call returns [`GroupError::Forked`], or what was known

@@ -12,8 +12,7 @@ use corewire::{Endpoint, Event, MessageError, OwnedMessage, Peer, Selector};
 
 use super::ComputationError;
 use super::files::{Checkpoint, Files, Progress};
-use super::gather::Gathering;
-use super::join::name_of;
+use super::gathering::{Gathering, name_of};
 use super::part::{Arrival, Header, Part};
 use super::writer::Writer;
 use crate::frame::Command;

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::ComputationError;
 use super::computation::{AGREED, Computation, DONE, FINISHED, HELLO, MESSAGE, REQUEST, Restored};
 use super::files::{Checkpoint, Files};
-use super::gather::{Gathering, channel_of};
+use super::gathering::{Gathering, channel_of, name_of};
 use super::part::{Part, PartRules, recovery_line};
 use crate::engine::in_thread;
 use crate::frame::{decode, encode};
@@ -193,11 +193,6 @@ impl ComputationBuilder {
         let (agrees, done) = (None, None);
         Ok(Meeting { builder: self, endpoint, files, hello, others, linking, linked, agrees, done })
     }
-}
-
-/// The name of a rank's endpoint.
-pub(super) fn name_of(computation: &str, rank: usize) -> String {
-    format!("{computation}.rank.{rank}")
 }
 
 /// How linking with a rank has ended.

@@ -37,20 +37,21 @@
 //! | `part` | a rank's part of the protocol, without input and output; the model checker in `proof/explorers` runs it |
 //! | `files` | the files of checkpoints |
 //! | `writer` | the thread that writes them |
-//! | `gather` | gathering the states of all ranks |
+//! | `gathering`, `gather` | gathering the states of all ranks |
 //! | `join` | how ranks meet, and agree on the line |
 //! | `computation` | what programs call |
 
 mod computation;
 mod files;
 mod gather;
+mod gathering;
 mod join;
 mod part;
 mod writer;
 
 pub use computation::{Computation, Received};
 pub use files::CheckpointFileError;
-pub use gather::{Gathered, GatheredState};
+pub use gathering::{Gathered, GatheredState};
 pub use join::ComputationBuilder;
 #[cfg(feature = "test-hooks")]
 pub use part::BrokenPart;

@@ -22,7 +22,7 @@ use crate::study::mechanisms::{About, Kind};
 const UNDER_WAY: u64 = 1024;
 const UNDER_WAY_BYTES: usize = 1 << 20;
 /// Commands between two looks at what is decided.
-const AT_ONCE: u64 = 64;
+const AT_ONCE: u64 = 128;
 /// The name of the group and of the computation.
 const NAME: &str = "study";
 /// A step of the first node: others may come.
