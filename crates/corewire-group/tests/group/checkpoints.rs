@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::given::{Random, given};
 use corewire::Domain;
 use corewire_group::{Computation, ComputationBuilder, ComputationError, Gathered};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes on a crowded machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -406,6 +407,44 @@ fn states_are_gathered() {
     let (zero, one) = join_both(&scratch);
     assert_eq!(zero.1.as_deref(), Some(&b"end zero"[..]));
     assert_eq!(one.1.as_deref(), Some(&b"end one"[..]));
+}
+
+#[test]
+fn a_stopped_rank_that_gathers_holds_up_no_other_one() {
+    const GATHERS: &str = "COREWIRE_TEST_GATHERS";
+    if let Ok(directory) = std::env::var(GATHERS) {
+        let files = Path::new(&directory).join("checkpoints");
+        let domain = Domain::open_at(Path::new(&directory)).unwrap();
+        let (mut all, _) = Computation::builder(&domain, "test", files, 0, 2).join().unwrap();
+        while all.gather(Vec::new).is_ok() {}
+        exit(0);
+    }
+    let scratch = Scratch::new("checkpoints-stop");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let own = "checkpoints::a_stopped_rank_that_gathers_holds_up_no_other_one";
+    command.args(["--exact", own]).env(GATHERS, &scratch.0).stdout(Stdio::null());
+    let mut other = command.spawn().unwrap();
+    let (mut all, _) = scratch.builder(1, 2).join().unwrap();
+    // It answers, and never waits, until it hears the other one's channel.
+    let is_heard = || {
+        let requests = scratch.1.observe("test.rank.0.requests");
+        requests.is_ok_and(|requests| !requests.look().receivers.is_empty())
+    };
+    while !is_heard() {
+        all.checkpoint_if_due(Vec::new).unwrap();
+    }
+    let pid = Pid::from_child(&other);
+    kill_process(pid, Signal::STOP).unwrap();
+    for _ in 0..20 {
+        // There may be a last request, and nothing waits for the stopped process.
+        let received = all.receive_any_timeout(Duration::from_millis(10), Vec::new);
+        assert!(matches!(received, Ok(None)), "{received:?}");
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let ended = all.receive_any(Vec::new).unwrap_err();
+    assert_eq!(ended, ComputationError::Ended { name: "test".into(), rank: 0 });
 }
 
 #[test]
