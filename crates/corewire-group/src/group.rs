@@ -365,7 +365,9 @@ impl Group {
     }
 
     /// Lets `command` be decided, and returns its number among this member's commands, counted from 1. Does not wait: it
-    /// comes with the [decided](Self::decided) entries. Commands of one member are decided in their order.
+    /// comes with the [decided](Self::decided) entries. Commands of one member are decided in their order. Those that follow
+    /// one that is under way go together, up to 128 of them or 16 KiB, with this member's next call or, less than a
+    /// millisecond later, its thread: a program that submits many at a time pays little for each.
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).

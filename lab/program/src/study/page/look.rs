@@ -32,7 +32,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
 }
 
 /// The look of a mechanism, and its name in narrow plots.
-const MECHANISMS: [(&str, &str, Look); 36] = [
+const MECHANISMS: [(&str, &str, Look); 37] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
     ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
@@ -46,6 +46,7 @@ const MECHANISMS: [(&str, &str, Look); 36] = [
     ("zimp", "ZIMP", look("#c25400", 2.2, "", Marker::Square)),
     ("corewire_copy", "cw copying", look("#0072b2", 3.4, "", Marker::Circle)),
     ("corewire_in_place", "cw in place", look("#111111", 3.4, "", Marker::Circle)),
+    ("library", "library", look("#5b3fa0", 2.6, "8 2 2 2", Marker::Down)),
     ("iceoryx2", "iceoryx2", look("#8f6200", 2.0, "6 3", Marker::Down)),
     ("corewire", "corewire", look("#111111", 3.4, "", Marker::Circle)),
     ("nemesis", "Nemesis", look("#c25400", 2.2, "", Marker::Square)),
