@@ -1095,7 +1095,7 @@ impl Engine {
 
     /// Tells those who wait for these entries.
     fn tell_decided(&mut self, places: Range<u64>) {
-        if self.places.is_empty() && !self.clients.await_any() {
+        if self.places.is_empty() && !self.clients.awaits_any() {
             return;
         }
         for place in places {

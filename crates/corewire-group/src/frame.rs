@@ -264,3 +264,68 @@ pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept::Batch;
+
+    fn ask(first: u64, lengths: &[usize]) -> Frame {
+        let from = Member { place: 1, life: u64::MAX };
+        let commands = lengths.iter().map(|length| Command::copy(&vec![7; *length])).collect();
+        Frame::Message(Message::Ask(Batch { from, first, commands }))
+    }
+
+    /// The numbers and lengths of the commands in these messages.
+    fn read(messages: &[Vec<u8>]) -> Vec<(u64, usize)> {
+        let mut found = Vec::new();
+        for message in messages {
+            let message = Bytes::from(message.clone());
+            for frame in frames::<Frame<&[u8]>>(&message) {
+                let Frame::Message(Message::Ask(batch)) = frame.keep(&message) else { continue };
+                let lengths = batch.entries().map(|entry| (entry.number, entry.command.0.len()));
+                found.extend(lengths);
+            }
+        }
+        found
+    }
+
+    fn drain(mut unsent: Unsent) -> Vec<Vec<u8>> {
+        let mut messages = Vec::new();
+        while let Some(message) = unsent.front() {
+            messages.push(message.to_vec());
+            unsent.pop();
+        }
+        messages
+    }
+
+    #[test]
+    fn frames_share_messages_in_their_order_and_a_long_one_has_its_own() {
+        let lengths = [0, 1, 100, MESSAGE_BYTES, 5, MESSAGE_BYTES - 200, 300, 0];
+        let mut unsent = Unsent::default();
+        for (first, length) in (1..).zip(lengths) {
+            unsent.push(&ask(first, &[length]));
+        }
+        let messages = drain(unsent);
+        assert_eq!(read(&messages), (1..).zip(lengths).collect::<Vec<_>>());
+        let sizes: Vec<usize> = messages.iter().map(Vec::len).collect();
+        assert!(sizes.len() < lengths.len(), "{sizes:?}");
+        assert!(sizes.iter().all(|size| *size <= MESSAGE_BYTES + FRAME_BYTES), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_message_that_is_cut_is_read_up_to_there() {
+        let mut unsent = Unsent::default();
+        (1..=3).for_each(|first| unsent.push(&ask(first, &[10])));
+        let messages = drain(unsent);
+        assert_eq!(messages.len(), 1);
+        for cut in 0..messages[0].len() {
+            let found = read(&[messages[0][..cut].to_vec()]);
+            assert!(found.len() < 3, "{cut}");
+            assert_eq!(
+                found,
+                (1..).map(|number| (number, 10)).take(found.len()).collect::<Vec<_>>()
+            );
+        }
+    }
+}

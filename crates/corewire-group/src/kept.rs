@@ -226,6 +226,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_batch_is_kept_as_its_commands_and_without_those_that_have_places() {
+        let from = Member { place: 3, life: 0 };
+        let numbers = |skipped| {
+            let mut batch = Batch { from, first: 5, commands: vec![5, 6, 7u64] };
+            batch.skip_to(skipped);
+            let mut kept = Kept::default();
+            kept.push_all(batch.clone());
+            assert_eq!(kept.sessions().last_of(from), batch.last());
+            kept.entries.iter().map(|entry| (entry.number, entry.command)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(0), [(5, 5), (6, 6), (7, 7)]);
+        assert_eq!(numbers(4), [(5, 5), (6, 6), (7, 7)]);
+        assert_eq!(numbers(6), [(7, 7)]);
+        assert_eq!(numbers(5), [(6, 6), (7, 7)]);
+        // Those of a client count one by one, each once.
+        let client = Member::client_of_life(1);
+        let mut kept = Kept::default();
+        for first in [1, 1, 2] {
+            kept.push_all(Batch { from: client, first, commands: vec![first] });
+        }
+        assert_eq!(
+            (kept.next(), kept.is_void(0), kept.is_void(1), kept.is_void(2)),
+            (3, false, true, false)
+        );
+    }
+
+    #[test]
     fn a_snapshot_stands_for_the_entries_before_it() {
         let from = Member { place: 3, life: 0 };
         let mut kept = Kept::default();

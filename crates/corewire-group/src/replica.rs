@@ -781,14 +781,15 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             }
             Publication::Learn(_, batch) if batch.commands.is_empty() => {}
             Publication::Learn(place, batch) => {
-                self.spoken = self.spoken.max(place + batch.len());
+                self.spoken = self.spoken.max(place.saturating_add(batch.len()));
                 let before = self.next();
                 if place == before {
                     // Nearly always.
                     self.decide(batch);
                 } else {
-                    let unknown =
-                        (place..).zip(batch.entries()).filter(|(place, _)| *place >= before);
+                    let unknown = (place..=u64::MAX)
+                        .zip(batch.entries())
+                        .filter(|(place, _)| *place >= before);
                     self.ahead.extend(unknown);
                 }
                 self.decide_ahead(before, out);

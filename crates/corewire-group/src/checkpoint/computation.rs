@@ -23,7 +23,7 @@ pub(super) const AGREED: u64 = 1;
 pub(super) const DONE: u64 = 2;
 /// Of the program: a header, and what the program has sent.
 pub(super) const MESSAGE: u64 = 3;
-/// Asks for the state of a checkpoint with this number, and answers that: see `gather`.
+/// Asks for the state of a checkpoint with this number, and answers that: see `gathering`.
 pub(super) const REQUEST: u64 = 4;
 pub(super) const REPLY: u64 = 5;
 /// This rank has finished.

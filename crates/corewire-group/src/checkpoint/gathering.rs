@@ -30,6 +30,8 @@ use super::ComputationError;
 use crate::engine::in_thread;
 use crate::join::LOOKS_AFTER;
 
+/// A request.
+const REQUEST_BYTES: usize = 8;
 /// What an answer has before the state.
 const ANSWER_BYTES: usize = 24;
 /// It has a state.
@@ -50,7 +52,7 @@ pub(super) fn channel_of(rank: &str) -> String {
 }
 
 /// Where a state is.
-enum Bytes {
+enum Place {
     Own(Arc<Vec<u8>>),
     /// Behind the head of an answer.
     Of(OwnedMessage),
@@ -58,15 +60,15 @@ enum Bytes {
 
 /// The state of a rank, where it has come: it derefs to its bytes. Those of other ranks lie in memory of this rank's endpoint,
 /// or of the other's, until they are dropped.
-pub struct GatheredState(Bytes);
+pub struct GatheredState(Place);
 
 impl Deref for GatheredState {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Own(state) => state,
-            Bytes::Of(answer) => answer.get(ANSWER_BYTES..).unwrap_or_default(),
+            Place::Own(state) => state,
+            Place::Of(answer) => answer.get(ANSWER_BYTES..).unwrap_or_default(),
         }
     }
 }
@@ -99,7 +101,7 @@ struct Answer {
     /// What was asked for, and the number of the last checkpoint there.
     asked: u64,
     last: u64,
-    state: Option<Bytes>,
+    state: Option<Place>,
 }
 
 impl Answer {
@@ -107,7 +109,7 @@ impl Answer {
         let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
         let (asked, last, flags) = (word(0)?, word(8)?, word(16)?);
         let has_state = flags & HAS_STATE != 0;
-        let state = has_state.then(|| Bytes::Of(message));
+        let state = has_state.then(|| Place::Of(message));
         Some((Self { asked, last, state }, flags & HEARS != 0))
     }
 }
@@ -174,7 +176,7 @@ impl Gathering {
             return Ok(all_hear && sender.try_send(&number.to_le_bytes()).is_ok());
         }
         let sender = self.domain.sender(&channel_of(&self.name)).slots(SLOTS);
-        let sender = sender.window_bytes(SLOTS << 12).largest_message(ANSWER_BYTES);
+        let sender = sender.window_bytes(SLOTS << 12).largest_message(REQUEST_BYTES);
         self.sender = Some(sender.receivers(ranks).wait(self.wait).create()?);
         Ok(false)
     }
@@ -194,8 +196,8 @@ impl Gathering {
         let answers: Vec<_> = self.answers.iter_mut().map(Option::take).collect();
         let most = answers.iter().flatten().map(|answer| answer.last).max().unwrap_or(0);
         let states = answers.into_iter().map(|answer| answer.and_then(|answer| answer.state));
-        let mut states: Vec<Option<Bytes>> = states.collect();
-        states[own] = state.map(Bytes::Own);
+        let mut states: Vec<Option<Place>> = states.collect();
+        states[own] = state.map(Place::Own);
         (most, states.into_iter().map(|one| one.map(GatheredState)).collect())
     }
 

@@ -80,7 +80,7 @@ impl Clients {
     }
 
     /// Whether a client is to hear of the end of a command.
-    pub(super) fn await_any(&self) -> bool {
+    pub(super) fn awaits_any(&self) -> bool {
         !self.awaited.is_empty()
     }
 

@@ -78,6 +78,45 @@ fn a_newcomer_gets_the_whole_log() {
     assert!(texts.iter().take(1000).enumerate().all(|(at, text)| *text == at.to_string()));
 }
 
+#[test]
+fn commands_of_all_lengths_that_are_submitted_together_are_decided_in_order() {
+    for largest in [1, 100, 64 << 10] {
+        let scratch = Scratch::new(&format!("lengths-{largest}"));
+        let join = || Group::builder(&scratch.1, "log").largest_command(largest).join().unwrap();
+        let groups = [join(), join(), join()];
+        let length_of =
+            |number: usize| [0, 1, 99, 300, 5000, 20_000, 64 << 10][number % 7].min(largest);
+        let command = |who: usize, number: usize| -> Vec<u8> {
+            let byte = |at: usize| u8::try_from((who + number + at) % 251).unwrap();
+            (0..length_of(number)).map(byte).collect()
+        };
+        // Nobody reads meanwhile, and the last ones wait for no call.
+        for number in 1..=300 {
+            for (who, group) in groups.iter().enumerate() {
+                assert_eq!(group.submit(&command(who, number)).unwrap(), number as u64);
+            }
+        }
+        let logs = groups.iter().map(|group| {
+            let entries = group.decided(0).take(900).map(|decision| match decision {
+                Decision::Entry(entry) => entry,
+                Decision::Snapshot { next, .. } => panic!("a snapshot before {next}"),
+            });
+            entries.collect::<Vec<DecidedEntry>>()
+        });
+        let logs: Vec<_> = logs.collect();
+        assert!(logs[0] == logs[1] && logs[1] == logs[2]);
+        for (who, group) in groups.iter().enumerate() {
+            let own = logs[0].iter().filter(|entry| entry.from == group.member());
+            let own: Vec<_> = own.collect();
+            assert_eq!(own.len(), 300);
+            for (number, entry) in (1..).zip(own) {
+                assert_eq!(entry.number, number as u64);
+                assert!(entry.command[..] == command(who, number), "{who}, {number}");
+            }
+        }
+    }
+}
+
 // Keeps P207.
 #[test]
 fn the_others_go_on_when_a_member_ends() {
@@ -315,4 +354,22 @@ fn a_snapshot_takes_the_place_of_entries_for_newcomers_too() {
     let mut third = Replicated::new(third, All::default());
     assert_eq!(third.propose(&[99]).unwrap().output(), Some(251));
     assert!(third.read().0.starts_with(&bytes));
+}
+
+// Keeps P207.
+#[test]
+fn long_entries_give_way_to_a_snapshot_by_their_bytes() {
+    let scratch = Scratch::new("long-entries");
+    let mut first = Replicated::new(scratch.join("log"), All::default());
+    for _ in 0..20 {
+        first.propose(&[1; 64 << 10]).unwrap();
+    }
+    // After 1 MiB; the next one is due after four times its bytes.
+    let second = scratch.join("log");
+    let Some(Decision::Snapshot { next, state }) = second.decided(0).next() else {
+        panic!("entries are kept");
+    };
+    assert_eq!((next, state.len()), (16, 1 << 20));
+    let mut second = Replicated::new(second, All::default());
+    assert_eq!(second.read_at(19).unwrap().0.len(), 20 * (64 << 10));
 }

@@ -17,6 +17,7 @@ mod latest;
 mod options;
 mod policy;
 mod queue;
+mod rivals;
 mod shared;
 mod stream;
 mod tokio;

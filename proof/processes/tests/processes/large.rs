@@ -199,7 +199,9 @@ fn give_up_tracing() {
 fn they_arrive_where_one_side_hides_its_memory() {
     give_up_tracing();
     let [there, _, here, refusals] = exchange("large-hidden", &["not-dumpable"]);
-    assert_eq!((here, refusals), (0, 1), "it is refused once, and then not tried again");
+    assert_eq!(refusals, 1, "it is refused once, and then not tried again");
+    // Before that, the other side, which may look here, may have copied a message by itself.
+    assert!(here <= 1, "{here} were pulled by a side that may not look there");
     assert!(there >= copied_min(), "{there} of this side's were pulled");
 }
 

@@ -16,6 +16,7 @@ use corewire_ring::sync::pause;
 use serde::{Deserialize, Serialize};
 
 use super::prelude::*;
+use super::rivals::{PATIENCE, Rivals, await_step};
 
 pub(super) const ROLE: Role<Order> = Role { name: "latest", work };
 
@@ -27,12 +28,12 @@ const PAUSE_NS: f64 = 1000.0;
 const UNCHANGED: usize = 1600;
 /// Reads of a block of which the times are kept.
 const READS_MAX: usize = 1 << 20;
+/// After this the last value of a block is given again.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A value has its number, the time of its update, and its number again.
 const BYTES_MIN: usize = 24;
 /// iceoryx2 has values of fixed size, of which this program has some.
 const BYTES_MAX: usize = 65_536;
-/// How long readers may take for a block.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a reader measures in a block, in words of its own on the board.
 const FIGURES: [&str; 4] = ["read_ns", "unchanged_ns", "age_ns", "age_p99_ns"];
@@ -183,23 +184,6 @@ impl<R: Reads> Reader for R {
     }
 }
 
-/// Adds the ways of other systems that are here. Returns a sentence for a system that is missing.
-#[cfg(feature = "rivals")]
-fn add_rivals(ways: &mut Vec<Way>) -> Option<String> {
-    let zeromq = crate::rivals::zeromq::version();
-    if zeromq.is_ok() {
-        ways.push(Way::Zeromq);
-    }
-    ways.push(Way::Iceoryx2);
-    zeromq.err().map(|failure| failure.message)
-}
-
-/// There are none in this program.
-#[cfg(not(feature = "rivals"))]
-fn add_rivals(_: &mut Vec<Way>) -> Option<String> {
-    Some(super::NO_RIVALS.to_owned())
-}
-
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     if !(BYTES_MIN..=BYTES_MAX).contains(&options.bytes) {
         return Err(Failure::usage(format!(
@@ -208,7 +192,9 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         )));
     }
     let mut ways = vec![Way::Bare, Way::Latest];
-    let missing = add_rivals(&mut ways);
+    let rivals = Rivals::look();
+    ways.extend(rivals.zeromq.then_some(Way::Zeromq));
+    ways.extend(rivals.iceoryx2.then_some(Way::Iceoryx2));
     let cpus = processor::allowed()?;
     let order = Order { options: options.clone(), ways, cpus };
     let setup = setup(options.receivers).memory_bytes(bare::memory_bytes(options));
@@ -225,7 +211,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     for writer in &mut writers {
         step += 1;
         // A value that is sent before a reader has come does not reach it.
-        await_readers(&mut crew, options, step, || writer.set_once(1, &mut value))?;
+        let again = || writer.set_once(1, &mut value);
+        await_step(&mut crew, options.receivers, step, Duration::ZERO, again)?;
     }
     let readers = 0..options.receivers;
     let blocks = alternate(options.rounds, |round| {
@@ -234,7 +221,9 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             figures.push(writer.update(round + 1, &mut value)?);
             step += 1;
             let last = last_of(round + 1);
-            await_readers(&mut crew, options, step, || writer.set_once(last, &mut value))?;
+            // A way may lose the last value.
+            let again = || writer.set_once(last, &mut value);
+            await_step(&mut crew, options.receivers, step, AGAIN_AFTER, again)?;
             for figure in 0..FIGURES.len() {
                 let of = |reader| crew.board().word(reader, figure).load(Relaxed);
                 figures.push(median(readers.clone().map(|reader| f64::from_bits(of(reader)))));
@@ -243,34 +232,9 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         Ok::<_, Failure>(figures)
     })?;
     describe(options, &order.ways, &blocks, report);
-    missing.into_iter().for_each(|sentence| report.note(sentence));
+    rivals.missing.into_iter().for_each(|sentence| report.note(sentence));
     drop(writers);
     crew.finish_with(report)
-}
-
-/// Waits until all readers have reached a step. Calls `again` where that takes long: a way may lose the last value.
-fn await_readers(
-    crew: &mut Crew,
-    options: &Options,
-    step: u64,
-    mut again: impl FnMut() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let start = Instant::now();
-    let mut next = Duration::from_millis(if step == 1 { 0 } else { 20 });
-    while !(0..options.receivers).all(|reader| crew.board().has_reached(reader, step)) {
-        std::thread::yield_now();
-        if start.elapsed() > next {
-            again()?;
-            next += Duration::from_millis(20);
-        }
-        if start.elapsed() > Duration::from_secs(1) {
-            crew.look()?;
-        }
-        if start.elapsed() > PATIENCE {
-            return Err(Failure::other("a reader has not seen the last value in time"));
-        }
-    }
-    Ok(())
 }
 
 fn writer(way: Way, order: &Order, crew: &Crew) -> Result<Box<dyn Writer>, Failure> {

@@ -21,15 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use super::latency::put_number;
 use super::prelude::*;
+use super::rivals::{PATIENCE, Rivals, await_step};
 
 pub(super) const ROLE: Role<Order> = Role { name: "queue", work };
 
 /// Jobs of a block, which takes some 10 ms.
 const JOBS: u64 = 4000;
+/// After this a block's end is told again.
+const END_AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// The number of what ends a block at a worker.
 const END: u64 = u64::MAX;
-/// How long a block may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of polls between two checks that the workers run.
 const POLLS: u64 = 1 << 16;
 
@@ -98,27 +99,14 @@ trait Takes {
     ) -> Result<(), Failure>;
 }
 
-/// Adds the ways of other systems that are here. Returns a sentence for a system that is missing.
-#[cfg(feature = "rivals")]
-fn add_rivals(ways: &mut Vec<Way>) -> Option<String> {
-    let zeromq = crate::rivals::zeromq::version();
-    if zeromq.is_ok() {
-        ways.extend([Way::ZeromqRequests, Way::ZeromqPush]);
-    }
-    ways.push(Way::Iceoryx2);
-    zeromq.err().map(|failure| failure.message)
-}
-
-/// There are none in this program.
-#[cfg(not(feature = "rivals"))]
-fn add_rivals(_: &mut Vec<Way>) -> Option<String> {
-    Some(super::NO_RIVALS.to_owned())
-}
-
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let workers = options.receivers;
     let mut ways = vec![Way::Bare, Way::AtLeastOnce, Way::AtMostOnce];
-    let missing = add_rivals(&mut ways);
+    let rivals = Rivals::look();
+    if rivals.zeromq {
+        ways.extend([Way::ZeromqRequests, Way::ZeromqPush]);
+    }
+    ways.extend(rivals.iceoryx2.then_some(Way::Iceoryx2));
     let cpus = processor::allowed()?;
     let order = Order { options: options.clone(), ways, cpus };
     let setup = setup(workers).memory_bytes(bare::memory_bytes(options));
@@ -143,7 +131,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             put_number(&mut job, END);
             giver.end(&mut job, &mut crew)?;
             step += 1;
-            await_ends(&mut **giver, &mut job, &mut crew, workers, step)?;
+            let again = || giver.end_again(&mut job);
+            await_step(&mut crew, workers, step, END_AGAIN_AFTER, again)?;
             let all = |word| {
                 let of = |worker| crew.board().word(worker, word).load(Relaxed);
                 (0..workers).map(of).fold(0, u64::wrapping_add)
@@ -158,35 +147,9 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         Ok(rates)
     })?;
     describe(options, &order.ways, &blocks, report);
-    missing.into_iter().for_each(|sentence| report.note(sentence));
+    rivals.missing.into_iter().for_each(|sentence| report.note(sentence));
     drop(giving);
     crew.finish_with(report)
-}
-
-/// Waits until all workers have ended their block.
-fn await_ends(
-    giver: &mut dyn Gives,
-    job: &mut [u8],
-    crew: &mut Crew,
-    workers: usize,
-    step: u64,
-) -> Result<(), Failure> {
-    let start = Instant::now();
-    let mut again = Duration::from_millis(2);
-    let long = Duration::from_secs(1);
-    while !(0..workers).all(|worker| crew.board().has_reached(worker, step)) {
-        // A worker may need this processor.
-        std::thread::yield_now();
-        // After the last block the first worker ends before the others.
-        if start.elapsed() > long {
-            crew.look()?;
-        }
-        if start.elapsed() > again {
-            giver.end_again(job)?;
-            again *= 2;
-        }
-    }
-    Ok(())
 }
 
 fn giver(way: Way, order: &Order, crew: &Crew) -> Result<Box<dyn Gives>, Failure> {
