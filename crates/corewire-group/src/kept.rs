@@ -55,14 +55,6 @@ impl<C> Batch<C> {
         self.first.saturating_add(self.len().saturating_sub(1))
     }
 
-    /// Leaves out those up to this number.
-    pub(crate) fn skip_to(&mut self, number: u64) {
-        let next = number.saturating_add(1);
-        let count = usize::try_from(next.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        self.commands.drain(..count.min(self.commands.len()));
-        self.first = self.first.max(next);
-    }
-
     /// The commands as entries.
     pub(crate) fn entries(self) -> impl Iterator<Item = Entry<C>> {
         let Self { from, first, commands } = self;
@@ -226,30 +218,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_kept_as_its_commands_and_without_those_that_have_places() {
+    fn a_batch_is_kept_as_its_commands() {
         let from = Member { place: 3, life: 0 };
-        let numbers = |skipped| {
-            let mut batch = Batch { from, first: 5, commands: vec![5, 6, 7u64] };
-            batch.skip_to(skipped);
-            let mut kept = Kept::default();
-            kept.push_all(batch.clone());
-            assert_eq!(kept.sessions().last_of(from), batch.last());
-            kept.entries.iter().map(|entry| (entry.number, entry.command)).collect::<Vec<_>>()
-        };
-        assert_eq!(numbers(0), [(5, 5), (6, 6), (7, 7)]);
-        assert_eq!(numbers(4), [(5, 5), (6, 6), (7, 7)]);
-        assert_eq!(numbers(6), [(7, 7)]);
-        assert_eq!(numbers(5), [(6, 6), (7, 7)]);
+        let mut kept = Kept::default();
+        kept.push_all(Batch { from, first: 5, commands: vec![15, 16, 17u64] });
+        let found = kept.entries.iter().map(|entry| (entry.number, entry.command));
+        assert_eq!(found.collect::<Vec<_>>(), [(5, 15), (6, 16), (7, 17)]);
+        assert_eq!(kept.sessions().last_of(from), 7);
         // Those of a client count one by one, each once.
         let client = Member::client_of_life(1);
-        let mut kept = Kept::default();
         for first in [1, 1, 2] {
             kept.push_all(Batch { from: client, first, commands: vec![first] });
         }
-        assert_eq!(
-            (kept.next(), kept.is_void(0), kept.is_void(1), kept.is_void(2)),
-            (3, false, true, false)
-        );
+        assert_eq!([3, 4, 5].map(|place| kept.is_void(place)), [false, true, false]);
     }
 
     #[test]

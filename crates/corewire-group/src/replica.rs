@@ -659,7 +659,7 @@ impl<C: Clone + Eq + Hash> Replica<C> {
     // The leader.
 
     /// Gives commands their places, and asks the acceptor to decide them there.
-    fn place(&mut self, mut batch: Batch<C>, out: &mut impl FnMut(Output<C>)) {
+    fn place(&mut self, batch: Batch<C>, out: &mut impl FnMut(Output<C>)) {
         // A leader that does not know yet which places are free drops the request. The member asks again.
         let must_wait = self.rests || self.must_rest();
         let Some(leading) = &mut self.leading else { return };
@@ -673,12 +673,10 @@ impl<C: Clone + Eq + Hash> Replica<C> {
             leading.placed.insert(batch.from, last);
         } else {
             let placed = leading.placed.entry(batch.from).or_default();
-            if !self.rules.decides_twice() {
-                // They have places already, or an earlier command of this member was dropped and must come first.
-                if batch.first > placed.saturating_add(1) || batch.last() <= *placed {
-                    return;
-                }
-                batch.skip_to(*placed);
+            // They have places already, or earlier commands of this member were dropped and must come first. A batch is
+            // decided as a whole, so no other part of one has places.
+            if batch.first != placed.saturating_add(1) && !self.rules.decides_twice() {
+                return;
             }
             *placed = batch.last();
         }
