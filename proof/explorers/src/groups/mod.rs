@@ -381,6 +381,8 @@ impl World {
         queue.drain(got..got + lost);
         queue.insert(got, None);
         self.queues.remove(&(of, by));
+        // What a stopped process had not sent ends with the link, too.
+        self.unsent.remove(&(of, by));
         match knows {
             true => _ = self.queues.insert((of, by), VecDeque::from([None])),
             false => _ = self.unheard.insert((of, by)),
