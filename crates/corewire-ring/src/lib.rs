@@ -11,6 +11,7 @@
 //! | `channel` | what channels of one sender and of several have in common |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
+//! | [`copying`] | the routines that copy bytes, and which of them copies how many |
 //! | [`message`] | the bytes of messages on the side of the program |
 //! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
 //! | [`handoff`] | the lock that fork handlers take |
@@ -24,6 +25,7 @@ extern crate std;
 mod bell;
 pub mod broadcast;
 mod channel;
+pub mod copying;
 pub mod doorbell;
 pub mod handoff;
 mod host;

@@ -1,7 +1,7 @@
 //! Counts what a ring costs in line transfers, on a model of coherent caches. It runs the rings' own
 //! source, with any number of roles, on a machine of any number of cores.
 //!
-//! The modules [`broadcast`], [`doorbell`], [`pair`], [`region`], [`shared`] and [`sync`] are those of
+//! The modules [`broadcast`], [`copying`], [`doorbell`], [`pair`], [`region`], [`shared`] and [`sync`] are those of
 //! `corewire-ring`, and [`published`] is the module `rings` of `corewire-published`. They are compiled
 //! a second time, with the variant of `sync` that reports each access to [`caches`].
 //!
@@ -23,6 +23,8 @@ mod bell;
 pub mod broadcast;
 #[path = "../ring/channel/mod.rs"]
 mod channel;
+#[path = "../ring/copying/mod.rs"]
+pub mod copying;
 #[path = "../ring/doorbell.rs"]
 pub mod doorbell;
 #[path = "../ring/host.rs"]

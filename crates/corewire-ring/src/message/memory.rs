@@ -6,6 +6,8 @@ use core::ptr::NonNull;
 
 use corewire_layout::rendezvous::Stretch;
 
+use crate::copying::{NextReader, copy_anywhere};
+
 use super::{Fragment, Landing, Room, Sink, Source, gather, put, scatter, stretch_of};
 
 /// The memory of an operation that continues while its caller does something else. The caller lends
@@ -56,7 +58,7 @@ impl Pin {
         let room = self.from(at);
         let count = room.bytes.min(source.len());
         // SAFETY: the caller of `Memory::pinned` guarantees that it is writable; both have `count` bytes.
-        unsafe { source.as_ptr().copy_to(room.at.as_ptr(), count) };
+        unsafe { copy_anywhere(NextReader::Own, source.as_ptr(), room.at.as_ptr(), count) };
         count
     }
 
@@ -409,7 +411,7 @@ impl Fragment<'_> {
                 let target = bytes[at..].as_mut_ptr();
                 // SAFETY: both have `count` bytes, as the caller of `Memory::pinned` guarantees for the source; `bytes`
                 // is a unique reference.
-                unsafe { pin.at.as_ptr().cast_const().copy_to(target, count) };
+                unsafe { copy_anywhere(NextReader::Own, pin.at.as_ptr(), target, count) };
                 count
             }
         }

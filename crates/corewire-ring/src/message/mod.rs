@@ -16,6 +16,7 @@ use core::fmt;
 
 use corewire_layout::rendezvous::Stretch;
 
+use crate::copying::{self, NextReader};
 use crate::pair::LentBlock;
 use crate::region::Payload;
 
@@ -196,7 +197,7 @@ fn stretch_of(bytes: &[u8]) -> Stretch {
 fn put(target: &mut [u8], at: usize, source: &[u8]) -> usize {
     let room = target.get_mut(at..).unwrap_or_default();
     let count = room.len().min(source.len());
-    room[..count].copy_from_slice(&source[..count]);
+    copying::copy_slice(NextReader::Own, &source[..count], &mut room[..count]);
     count
 }
 

@@ -1,8 +1,8 @@
 //! Moves of a message's bytes, with few instructions for short ones.
 
-use core::ptr;
-
 use corewire_layout::slot::INLINE_BYTES_MAX;
+
+use crate::copying::{self, NextReader};
 
 /// Copies a message that fits in a slot to `target`, and loads it word by word: it may just have
 /// been composed from words (see `copy_words`).
@@ -13,11 +13,20 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
     assert!(source.len() <= INLINE_BYTES_MAX, "own length");
     // SAFETY: both are live references, and `target` is at least as long.
-    unsafe { copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
+    unsafe { copy(source.as_ptr(), target.as_mut_ptr(), source.len(), NextReader::Own) };
 }
 
+/// Copies bytes that another core reads next: see [`copy`].
+///
+/// # Safety
+/// As for [`copy`].
 #[cfg(not(corewire_kill))]
-pub(super) use self::copy as write;
+#[inline(always)]
+pub(super) unsafe fn write(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { copy(from, to, bytes, NextReader::Peer) };
+}
+
 #[cfg(corewire_kill)]
 pub(super) use self::copy_in_halves as write;
 
@@ -34,18 +43,18 @@ pub(super) unsafe fn copy_in_halves(from: *const u8, to: *mut u8, bytes: usize) 
             // SAFETY: as above.
             let to = unsafe { to.add(half.start) };
             // SAFETY: guaranteed by the caller; within the bytes.
-            unsafe { copy(from, to, half.len()) };
+            unsafe { copy(from, to, half.len(), NextReader::Peer) };
         }
     }
 }
 
-/// Copies `bytes` bytes, up to 48 of them without a call.
+/// Copies `bytes` bytes, up to 48 of them without a call. `next` reads the target.
 ///
 /// # Safety
 /// Both pointers are valid for `bytes` bytes, and the two ranges do not overlap.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of these is done")]
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize, next: NextReader) {
     // SAFETY: guaranteed by the caller; each arm stays within its bounds, and moves words only from
     // an aligned source.
     unsafe {
@@ -59,7 +68,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
             8..=15 => copy_ends::<u64>(from, to, bytes),
             16..=32 => copy_ends::<[u64; 2]>(from, to, bytes),
             33..=48 => copy_three(from, to, bytes),
-            _ => ptr::copy_nonoverlapping(from, to, bytes),
+            _ => copying::copy(next, from, to, bytes),
         }
     }
 }

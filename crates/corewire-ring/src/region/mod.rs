@@ -23,6 +23,7 @@ use core::ops::Deref;
 use core::ptr;
 
 use crate::Trusted;
+use crate::copying::NextReader;
 use crate::sync::{AtomicU32, AtomicU64};
 
 mod copies;
@@ -151,7 +152,7 @@ impl Region {
         let source = self.bytes_at(offset, target.len(), Access::Read);
         // SAFETY: mapped and readable, and unchanged as the caller guarantees; `target` is a live
         // reference.
-        unsafe { copies::copy(source, target.as_mut_ptr(), target.len()) };
+        unsafe { copies::copy(source, target.as_mut_ptr(), target.len(), NextReader::Own) };
     }
 
     /// Copies `source` into the region at `offset`. For headers, before any other process sees

@@ -32,6 +32,7 @@ use corewire_layout::{LINE_BYTES, PAGE_BYTES};
 use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::{MemoryOptions, Segment, SegmentError};
+use corewire_ring::copying::{self, NextReader};
 use corewire_ring::message::{Fragment, Landing, Memory, Sink, Source};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
@@ -352,7 +353,7 @@ impl View {
             let target = std::ptr::with_exposed_provenance_mut::<u8>(address_of(here));
             // SAFETY: the part lies in the region, as `check_parts` has found; the target belongs to `landing` alone. The
             // peer may write the source meanwhile: what is copied then is any mixture.
-            unsafe { source.as_ptr().cast_const().copy_to(target, count) };
+            unsafe { copying::copy(NextReader::Own, source.as_ptr(), target, count) };
         }
         let is_short = walk.left() > 0;
         drop(walk);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use corewire_layout::counters::ReceiverCounter;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End};
+use corewire_ring::copying::{self, NextReader};
 use corewire_ring::doorbell::notice;
 
 use crate::error::{CounterError, JoinError, ReceiveError};
@@ -203,7 +204,7 @@ impl Receiver {
                 let Some(target) = buffer.get_mut(..needed) else {
                     return Err(ReceiveError::BufferTooSmall { needed, given });
                 };
-                target.copy_from_slice(message);
+                copying::copy_slice(NextReader::Own, message, target);
                 ring.done(1)?;
                 return Ok(needed);
             }

@@ -10,6 +10,7 @@ use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
 use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::broadcast::SenderShared;
+use corewire_ring::copying::{self, NextReader};
 use corewire_ring::doorbell::notice;
 use corewire_ring::shared as ring;
 use corewire_ring::{Host, Kernel};
@@ -93,7 +94,7 @@ impl Untyped {
     fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
         if message.len() > INLINE_BYTES_MAX {
             let mut loan = self.loan_within(message.len(), patience)?;
-            loan.copy_from_slice(message);
+            copying::copy_slice(NextReader::Peer, message, &mut loan);
             return loan.send_within(patience);
         }
         self.check_fits(message.len())?;
