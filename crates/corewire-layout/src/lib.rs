@@ -12,6 +12,7 @@
 //! | [`pair`] | one slot of a pair ring |
 //! | [`rendezvous`] | large messages: offers, notices, and the words of a copy from both ends |
 //! | [`grants`] | messages that their receivers read where they were written |
+//! | [`window`] | the two segments of a window, each word with its writer |
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
@@ -40,10 +41,11 @@ pub mod pair;
 pub mod rendezvous;
 pub mod segment;
 pub mod slot;
+pub mod window;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.
-pub const LAYOUT_VERSION: u32 = 17;
+pub const LAYOUT_VERSION: u32 = 18;
 
 /// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -197,11 +197,13 @@ pub enum NameKind {
     Endpoint,
     /// A listener.
     Listener,
+    /// A window.
+    Window,
 }
 
 impl NameKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Channel, Self::Endpoint, Self::Listener];
+    pub const ALL: [Self; 4] = [Self::Channel, Self::Endpoint, Self::Listener, Self::Window];
 
     /// The first word of a record.
     const fn word(self) -> &'static str {
@@ -209,6 +211,7 @@ impl NameKind {
             Self::Channel => "corewire1",
             Self::Endpoint => "endpoint1",
             Self::Listener => "service1",
+            Self::Window => "window1",
         }
     }
 }
@@ -220,13 +223,13 @@ pub struct NameRecord {
     pub kind: NameKind,
     /// The owner's socket.
     pub socket: SocketName,
-    /// The incarnation of the channel, endpoint or listener, or the waiter's number.
+    /// The incarnation of the channel, endpoint, listener or window, or the waiter's number.
     pub incarnation: u128,
 }
 
 impl NameRecord {
     /// The text of the record: `corewire1 <socket> <incarnation>` and a line end, with `endpoint1`
-    /// as the first word for an endpoint, and `service1` for a listener, with a space more.
+    /// as the first word for an endpoint, and `service1` and `window1`, with spaces more, for a listener and a window.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("{:9} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)

@@ -14,6 +14,7 @@
 //! | [`copying`] | the routines that copy bytes, and which of them copies how many |
 //! | [`message`] | the bytes of messages on the side of the program |
 //! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
+//! | [`window`] | memory that several processes read and write: its lock, fences, epochs and counters |
 //! | [`handoff`] | the lock that fork handlers take |
 
 #![no_std]
@@ -34,5 +35,6 @@ pub mod pair;
 pub mod region;
 pub mod shared;
 pub mod sync;
+pub mod window;
 
 pub use host::{Control, Host, Kernel, Lock, Trusted};

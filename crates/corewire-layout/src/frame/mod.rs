@@ -21,7 +21,7 @@
 //! | `Follow` | sender, host | | I send on `name`, too; tell me when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for exists now |
-//! | `Observe` | observer, owner | | let me observe the channel, endpoint or listener `name` |
+//! | `Observe` | observer, owner | | let me observe the channel, endpoint, listener or window `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows; these processes are joining |
 //! | `ObservedEndpoint` | owner, observer | endpoint's segment, list of its peers | |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
@@ -29,6 +29,10 @@
 //! | `Paired` | endpoint, endpoint | the same | I can connect: you are my row `row`, by my reservation `reservation` |
 //! | `Done` | endpoint, endpoint | | after `Paired`: I have connected |
 //! | `Linked` | endpoint, endpoint | | after `Done`: so have I |
+//! | `Attach` | participant, owner | its process | let me attach to window `name`, with these rights |
+//! | `Attached` | owner, participant | data; the book and its process, unless the participant is a guest | you are row `row` |
+//! | `Leave` | participant, owner | | I detach |
+//! | `ObservedWindow` | owner, observer | the book, unless the observer is a guest | |
 //! | `Connect` | client, listener | | hand this connection to the listener `name` |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
@@ -45,6 +49,7 @@ pub use self::reason::Reason;
 use crate::LAYOUT_VERSION;
 use crate::message_type::TypeKey;
 use crate::name::ChannelName;
+use crate::window::Rights;
 
 /// Bytes of every frame.
 pub const FRAME_BYTES: usize = 256;
@@ -163,7 +168,7 @@ pub enum Frame {
         /// The waiter's number.
         waiter: u128,
     },
-    /// A request to observe a channel, an endpoint or a listener.
+    /// A request to observe a channel, an endpoint, a listener or a window.
     Observe {
         /// Its name.
         name: ChannelName,
@@ -244,6 +249,41 @@ pub enum Frame {
         /// The listener.
         name: ChannelName,
     },
+    /// A request to attach to a window.
+    Attach {
+        /// The window.
+        name: ChannelName,
+        /// The rights that the participant wants.
+        rights: Rights,
+        /// The window of that name that is meant; 0 for the present one.
+        incarnation: u128,
+    },
+    /// The answer to it.
+    Attached {
+        /// The window.
+        window: WindowFacts,
+        /// The participant's row; `None` for a guest, which has none.
+        row: Option<u32>,
+        /// Number of participants that the row has had, including this one.
+        generation: u32,
+        /// The window's incarnation.
+        incarnation: u128,
+    },
+    /// The answer to `Observe` if the name is a window's.
+    ObservedWindow(WindowFacts),
+}
+
+/// What an owner tells of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowFacts {
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// Where the data begins in the owner's address space.
+    pub address: u64,
+    /// The most that another participant may do, in an answer to an observer; what this participant may do, otherwise.
+    pub rights: Rights,
+    /// Number of rows of its book.
+    pub participants_max: u32,
 }
 
 /// Why a packet is not a frame.

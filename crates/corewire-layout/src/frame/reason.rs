@@ -5,7 +5,9 @@ use alloc::string::String;
 
 use super::FrameError;
 use super::small;
+use super::wire::rights;
 use crate::message_type::{TypeKey, TypeName, TypeTag};
+use crate::window::Rights;
 
 /// Why an owner refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +104,20 @@ pub enum Reason {
         /// The limit.
         max: u64,
     },
+    /// All rows of the window are taken.
+    #[error("the window has its maximum of {max} participants")]
+    WindowFull {
+        /// The window's limit.
+        max: u64,
+    },
+    /// The window does not give these rights to others.
+    #[error("the window gives others the rights {given}, not {asked}")]
+    Rights {
+        /// The rights that were asked for.
+        asked: Rights,
+        /// The rights that the requester may have.
+        given: Rights,
+    },
     /// All peers' rows are taken.
     #[error("the endpoint has its maximum of {max} peers")]
     PeersFull {
@@ -147,6 +163,8 @@ impl Reason {
             Self::GuestsFull { user, max } => (15, user as u64, max),
             Self::ListenerFull { max } => (16, max, 0),
             Self::ListenerFullOfGuests { user, max } => (17, user as u64, max),
+            Self::WindowFull { max } => (18, max, 0),
+            Self::Rights { asked, given } => (19, asked.to_word(), given.to_word()),
         }
     }
 
@@ -173,6 +191,8 @@ impl Reason {
             15 => Self::GuestsFull { user: small("user", a)?, max: b },
             16 => Self::ListenerFull { max: a },
             17 => Self::ListenerFullOfGuests { user: small("user", a)?, max: b },
+            18 => Self::WindowFull { max: a },
+            19 => Self::Rights { asked: rights(a)?, given: rights(b)? },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }

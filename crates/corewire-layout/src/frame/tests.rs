@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::message_type::{TypeName, TypeTag};
 use crate::name::NAME_BYTES_MAX;
+use crate::window::PARTICIPANTS_MAX;
 
 fn names() -> impl Strategy<Value = ChannelName> {
     proptest::collection::vec(0usize..64, 1..=NAME_BYTES_MAX).prop_map(|picks| {
@@ -17,10 +18,25 @@ fn names() -> impl Strategy<Value = ChannelName> {
 }
 
 fn reasons() -> impl Strategy<Value = Reason> {
-    (1u64..=17, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
+    (1u64..=19, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
         let a = u64::from(a).max(1);
+        if code == 19 {
+            let of = |word: u32| Rights::ALL[word as usize % Rights::ALL.len()].0;
+            return Reason::Rights { asked: of(b), given: of(b / 7) };
+        }
         Reason::of_words(code, a, b.into(), name.as_bytes()).unwrap()
     })
+}
+
+fn windows() -> impl Strategy<Value = WindowFacts> {
+    (any::<(u64, u64)>(), 0..Rights::ALL.len(), 1..=PARTICIPANTS_MAX).prop_map(
+        |((bytes, address), rights, participants_max)| WindowFacts {
+            bytes,
+            address,
+            rights: Rights::ALL[rights].0,
+            participants_max,
+        },
+    )
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
@@ -81,6 +97,17 @@ fn frames() -> impl Strategy<Value = Frame> {
             Frame::Paired { row, reservation, incarnation }
         }),
         proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
+        (names(), windows(), any::<u128>()).prop_map(
+            |(name, WindowFacts { rights, .. }, incarnation)| {
+                Frame::Attach { name, rights, incarnation }
+            }
+        ),
+        (windows(), any::<(Option<u32>, u32, u128)>()).prop_map(
+            |(window, (row, generation, incarnation))| {
+                Frame::Attached { window, row, generation, incarnation }
+            }
+        ),
+        windows().prop_map(Frame::ObservedWindow),
     ]
 }
 

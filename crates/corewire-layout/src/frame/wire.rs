@@ -7,11 +7,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     FRAME_BYTES, Frame, FrameError, Hello, JOINING_MAX, Place, ROWS_PER_FRAME, Reason, Start,
-    Welcome, small,
+    Welcome, WindowFacts, small,
 };
 use crate::LAYOUT_VERSION;
 use crate::message_type::{TYPE_NAME_BYTES_MAX, TypeKey};
 use crate::name::{ChannelName, NAME_BYTES_MAX, RELAYED_BYTES_MAX};
+use crate::window::{PARTICIPANTS_MAX, Rights};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
 
@@ -89,6 +90,16 @@ impl Frame {
                 [(*row).into(), low, high, *reservation, 0, 0]
             }
             Self::Paired { row, reservation, .. } => [(*row).into(), *reservation, 0, 0, 0, 0],
+            Self::Attach { rights, .. } => [rights.to_word(), 0, 0, 0, 0, 0],
+            Self::Attached { window, row, generation, .. } => {
+                let [bytes, address, rights, participants] = window.words();
+                let row = row.map_or(0, |row| u64::from(row) + 1);
+                [bytes, address, rights, participants, row, (*generation).into()]
+            }
+            Self::ObservedWindow(window) => {
+                let [bytes, address, rights, participants] = window.words();
+                [bytes, address, rights, participants, 0, 0]
+            }
             _ => [0; 6],
         };
         raw.words = words.map(U64::new);
@@ -103,11 +114,14 @@ impl Frame {
             | Self::Connect { name } => raw.set_name(name, 0),
             Self::Entered { incarnation, .. }
             | Self::Wake { incarnation, .. }
+            | Self::Attached { incarnation, .. }
             | Self::Paired { incarnation, .. } => {
                 raw.id = incarnation.to_le_bytes();
             }
             Self::Refused(Reason::Type { name, .. }) => raw.set_tail(name.as_str().as_bytes()),
-            Self::Pair { name, incarnation, .. } => raw.set_name(name, *incarnation),
+            Self::Pair { name, incarnation, .. } | Self::Attach { name, incarnation, .. } => {
+                raw.set_name(name, *incarnation);
+            }
             Self::Observed { joining, .. } => {
                 let joining = joining.iter().take(JOINING_MAX);
                 let bytes: Vec<u8> = joining.flat_map(|&pid| pid.to_le_bytes()).collect();
@@ -196,6 +210,17 @@ impl Frame {
             20 => Self::ObservedEndpoint,
             21 => Self::Connect { name: raw.name()? },
             22 => Self::Linked,
+            23 => Self::Attach { name: raw.name()?, rights: rights(a)?, incarnation: id },
+            24 => Self::Attached {
+                window: WindowFacts::of_words([a, b, c, d])?,
+                row: match e {
+                    0 => None,
+                    row => Some(small("row", row - 1)?),
+                },
+                generation: small("generation", f)?,
+                incarnation: id,
+            },
+            25 => Self::ObservedWindow(WindowFacts::of_words([a, b, c, d])?),
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -224,6 +249,9 @@ impl Frame {
             Self::ObservedEndpoint => 20,
             Self::Connect { .. } => 21,
             Self::Linked => 22,
+            Self::Attach { .. } => 23,
+            Self::Attached { .. } => 24,
+            Self::ObservedWindow(_) => 25,
         }
     }
 }
@@ -268,6 +296,25 @@ impl RawFrame {
         let rows = <[U16]>::ref_from_bytes(tail).map_err(|_| bad)?;
         Ok(rows.iter().map(|row| row.get()).collect())
     }
+}
+
+impl WindowFacts {
+    fn words(&self) -> [u64; 4] {
+        [self.bytes, self.address, self.rights.to_word(), self.participants_max.into()]
+    }
+
+    fn of_words([bytes, address, rights_word, participants]: [u64; 4]) -> Result<Self, FrameError> {
+        let bad = FrameError::Field { field: "participants_max", found: participants };
+        let participants_max = small("participants_max", participants)?;
+        if !(1..=PARTICIPANTS_MAX).contains(&participants_max) {
+            return Err(bad);
+        }
+        Ok(Self { bytes, address, rights: rights(rights_word)?, participants_max })
+    }
+}
+
+pub(super) fn rights(word: u64) -> Result<Rights, FrameError> {
+    Rights::of_word(word).ok_or(FrameError::Field { field: "rights", found: word })
 }
 
 /// A number of 128 bits as two words, the lower one first.

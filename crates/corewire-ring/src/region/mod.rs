@@ -166,6 +166,29 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
     }
 
+    /// Copies `source` into the region at `offset`, while any process may read and write there: what is there meanwhile,
+    /// and what is left if several write, is any mixture.
+    ///
+    /// # Panics
+    /// If it reaches beyond the region.
+    #[inline]
+    pub fn put(&self, offset: usize, source: &[u8]) {
+        let target = self.bytes_at(offset, source.len(), Access::Write);
+        // SAFETY: mapped; the region is writable for the role that calls this; no reference to these bytes exists.
+        unsafe { copies::write(source.as_ptr(), target, source.len()) };
+    }
+
+    /// Copies the bytes at `offset` to `target`, while any process may write them: what is copied is any mixture.
+    ///
+    /// # Panics
+    /// If they reach beyond the region.
+    #[inline]
+    pub fn get(&self, offset: usize, target: &mut [u8]) {
+        let source = self.bytes_at(offset, target.len(), Access::Read);
+        // SAFETY: mapped and readable; `target` is a live reference, and none to the source exists.
+        unsafe { copies::copy(source, target.as_mut_ptr(), target.len(), NextReader::Own) };
+    }
+
     /// The address of a word of `bytes` bytes.
     #[inline(always)]
     fn word_at(&self, offset: usize, bytes: usize) -> Address {

@@ -18,3 +18,5 @@ mod rendezvous;
 mod ring;
 #[cfg(loom)]
 mod shared;
+#[cfg(loom)]
+mod windows;

@@ -1,0 +1,54 @@
+//! What the participants of a window agree by: a lock, fences, epochs and counters. The data itself needs no agreement:
+//! its bytes are copied, and its words loaded, stored and changed, by whoever has them mapped ([`data`]).
+//!
+//! A window has an *owner*, in whose memory the data lies, and other *participants*, which have attached to it. Each has a
+//! row of the window's [`Book`], of which it writes the words that say how far it is. Nobody writes a word of another one,
+//! except the lock and the counters, which all change by atomic operations, and what an ended participant has left, which
+//! the owner's control thread puts in order once the kernel says that it has ended ([`Roster`]).
+//!
+//! | | the one | the others |
+//! |---|---|---|
+//! | lock, exclusive | sets the lock from 0 to its own word, then waits until no row says that it reads | see the lock |
+//! | lock, shared | says in its row that it reads, then looks at the lock; if somebody has it, says the opposite and waits | see the row |
+//! | fence | counts its fences up, and waits until so many participants have counted as far | |
+//! | post, start, complete, wait | the owner counts up how often it has opened the window to a row; its participant waits for that, and counts up what it has completed; the owner waits until both are equal | |
+//! | counter | adds | wait until it has reached a number |
+//!
+//! Both kinds of lock first store a word and then, behind a full fence, load the other's: of two that try at the same
+//! time, at least one sees the other.
+//!
+//! # Sleeping
+//! All that wait share one bell. One that goes to sleep reads the bell, sets the word *sleepers*, fences, and looks once
+//! more. One that has stored something fences, and, if that word is set, clears it, changes the bell, and wakes everybody.
+//! Whoever must wait again sets it again. If a process dies between these steps, the owner's control thread rings when it
+//! learns of the death.
+//!
+//! # Cost
+//!
+//! | | nobody else there |
+//! |---|---|
+//! | exclusive lock | a compare-and-swap, a fence, one line for each row that was ever taken |
+//! | shared lock | a store, a fence, a load |
+//! | unlock, fence, post, complete, add | a store or an addition, a fence, a load |
+//! | load, store or atomic operation on the data | itself |
+//!
+//! # Death
+//! The kernel says to the owner's control thread that a participant's process has ended. It frees what that participant
+//! had: of several operations under a lock, those that it has stored stay. When the owner ends, everything that waits ends.
+//! A participant that is stopped with the lock keeps it.
+//!
+//! The participants are of level 1 or 2 of `docs/threats.md`; any value of a word is taken for what it can mean, and none
+//! makes a call panic or read outside the book.
+//!
+//! Sources: Buntinas and others, "Design and Evaluation of Nemesis" (2.3); "Data Transfers between Processes in a SMP
+//! System" (IV-B); MPI 4.1, 12.5. Proofs: `proof/models/tests/models/windows.rs`.
+
+mod book;
+mod data;
+mod participant;
+mod roster;
+
+pub use book::{Book, Seat};
+pub use data::{Data, Number, Word};
+pub use participant::{Left, Participant, Stop, WindowShared};
+pub use roster::Roster;

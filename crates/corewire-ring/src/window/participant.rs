@@ -1,0 +1,288 @@
+//! What a participant of a window does: locks, fences, epochs, counters, and its waits.
+//!
+//! Proofs: `proof/models/tests/models/windows.rs`.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use corewire_layout::window::holder;
+
+use crate::doorbell::{self, Bell, Bells, Notices, SLEEP_CAP_NS};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
+use crate::window::{Book, Seat};
+use crate::{Kernel, fence_at, order};
+
+/// What a participant's thread and the control thread of its process share. Private memory.
+#[derive(Default)]
+pub struct WindowShared {
+    bell: AtomicU32,
+    notices: Notices,
+}
+
+impl WindowShared {
+    /// Gives the participant notices, whose bits the caller chooses. Wakes it if it waits.
+    pub fn notify<K: Kernel>(&self, notices: u32, kernel: &K) {
+        self.notices.set(notices);
+        doorbell::ring_own(&self.bell, kernel);
+    }
+
+    /// Tells the participant, by `notices`, that this is a forked child. Makes only stores.
+    pub fn mark(&self, notices: u32) {
+        self.notices.mark(notices);
+    }
+
+    /// The notices given so far.
+    #[inline]
+    #[must_use]
+    pub fn notices(&self) -> u32 {
+        self.notices.get()
+    }
+
+    /// Clears notices.
+    pub fn clear(&self, notices: u32) {
+        self.notices.clear(notices);
+    }
+}
+
+impl fmt::Debug for WindowShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowShared").finish_non_exhaustive()
+    }
+}
+
+/// Why a wait has ended without what it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The time is up.
+    TimedOut,
+    /// There is a notice.
+    Notice,
+    /// A participant that it needs has gone.
+    Gone(Seat),
+}
+
+/// How much of a wait is left, in nanoseconds, `u64::MAX` without a limit; `None` if nothing is.
+pub type Left<'a> = &'a mut dyn FnMut() -> Option<u64>;
+
+/// A participant's place in a window.
+#[derive(Debug)]
+pub struct Participant {
+    book: Book,
+    seat: Seat,
+    shared: Arc<WindowShared>,
+}
+
+impl Participant {
+    /// The participant of this seat.
+    #[must_use]
+    pub fn new(book: Book, seat: Seat, shared: Arc<WindowShared>) -> Self {
+        Self { book, seat, shared }
+    }
+
+    /// The window's book.
+    #[must_use]
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// Its seat.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        self.seat
+    }
+
+    /// Waits until `look` finds something. Polls first for as long as `spins` says, then sleeps.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn wait<T, K: Kernel>(
+        &self,
+        kernel: &K,
+        spins: u32,
+        left: Left<'_>,
+        mut look: impl FnMut() -> Result<Option<T>, Stop>,
+    ) -> Result<T, Stop> {
+        for _ in 0..spins {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if self.shared.notices() != 0 {
+                return Err(Stop::Notice);
+            }
+            crate::sync::pause();
+        }
+        loop {
+            let shared = Bell { word: self.book.bell(), heard: doorbell::listen(self.book.bell()) };
+            let own = Bell { word: &self.shared.bell, heard: doorbell::listen(&self.shared.bell) };
+            self.book.sleepers().store(1, Relaxed);
+            // ORDER(X11): pairs with X10.
+            fence_at!(X11: SeqCst);
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if self.shared.notices() != 0 {
+                return Err(Stop::Notice);
+            }
+            let Some(left_ns) = left() else { return Err(Stop::TimedOut) };
+            kernel.wait(Bells { shared: Some(shared), own: Some(own) }, left_ns.min(SLEEP_CAP_NS));
+        }
+    }
+
+    /// Takes the lock for this participant alone, unless another one has it exclusively. It has it once
+    /// [`has_no_readers`](Self::has_no_readers), too.
+    #[must_use]
+    pub fn try_claim(&self) -> bool {
+        let own = holder(self.seat.row, self.seat.generation);
+        let is_claimed = self.book.lock().compare_exchange(0, own, Relaxed, Relaxed).is_ok();
+        if is_claimed {
+            // ORDER(X3): pairs with X4; a reader that this does not find in its row sees the lock taken. Pairs with X1,
+            // too: what the holder before has stored is visible.
+            fence_at!(X3: SeqCst);
+        }
+        is_claimed
+    }
+
+    /// Whether nobody shares the lock that was claimed.
+    #[must_use]
+    pub fn has_no_readers(&self) -> bool {
+        // ORDER(X5): pairs with X2; a reader has finished with the data before its holder changes it.
+        (0..self.book.rows()).all(|row| self.book.reading(row).load(order!(X5: Acquire)) == 0)
+    }
+
+    /// Gives the lock back that was claimed.
+    pub fn release(&self) {
+        // ORDER(X1): pairs with X3 and X12.
+        self.book.lock().store(0, order!(X1: Release));
+    }
+
+    /// Shares the lock, unless another participant has it exclusively, or waits for that.
+    #[must_use]
+    pub fn try_share<K: Kernel>(&self, kernel: &K) -> bool {
+        // A wait that changed its row each time would wake the holder, and itself.
+        if self.book.lock().load(Relaxed) != 0 {
+            return false;
+        }
+        self.book.reading(self.seat.row).store(1, Relaxed);
+        // ORDER(X4): pairs with X3; a holder that this does not see finds this reader.
+        fence_at!(X4: SeqCst);
+        // ORDER(X12): pairs with X1 and X19; what the last holder has stored is visible.
+        if self.book.lock().load(order!(X12: Acquire)) == 0 {
+            return true;
+        }
+        self.unshare();
+        self.tell(kernel);
+        false
+    }
+
+    /// Gives the lock back that was shared.
+    pub fn unshare(&self) {
+        // ORDER(X2): pairs with X5.
+        self.book.reading(self.seat.row).store(0, order!(X2: Release));
+    }
+
+    /// Enters the next fence. Returns its number.
+    pub fn enter_fence(&self) -> u64 {
+        let word = self.book.fences(self.seat.row);
+        let number = word.load(Relaxed).wrapping_add(1);
+        // ORDER(X13): pairs with X14; what was stored before the fence is visible behind it.
+        word.store(number, order!(X13: Release));
+        number
+    }
+
+    /// Whether `count` participants have entered fence `number`.
+    ///
+    /// # Errors
+    /// [`Stop::Gone`] if one has gone, and too few are left.
+    pub fn is_fenced(&self, number: u64, count: u32) -> Result<Option<()>, Stop> {
+        let mut entered = 0;
+        let mut possible = 0;
+        let mut gone = None;
+        for row in 0..self.book.rows() {
+            let tenure = self.book.tenure(row);
+            if tenure.generation == 0 {
+                continue;
+            }
+            // ORDER(X14): pairs with X13.
+            let fences = self.book.fences(row).load(order!(X14: Acquire));
+            // How far the one is ahead of the other; numbers go round.
+            let has_entered = fences.wrapping_sub(number) < 1 << 63;
+            entered += u32::from(has_entered);
+            possible += u32::from(has_entered || tenure.is_present);
+            if !tenure.is_present && !has_entered {
+                gone = gone.or(Some(Seat { row, generation: tenure.generation }));
+            }
+        }
+        match gone {
+            _ if entered >= count => Ok(Some(())),
+            Some(gone) if possible < count => Err(Stop::Gone(gone)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The owner opens the window to a participant. False if that one has gone.
+    pub fn post(&self, to: Seat) -> bool {
+        if !self.is_there(to) {
+            return false;
+        }
+        let word = self.book.posts(to.row);
+        // ORDER(X15): pairs with X16; what the owner has stored is visible in the epoch.
+        word.store(word.load(Relaxed).wrapping_add(1), order!(X15: Release));
+        true
+    }
+
+    /// Whether the owner has opened the window to this participant for another epoch.
+    #[must_use]
+    pub fn is_posted(&self) -> bool {
+        // ORDER(X16): pairs with X15.
+        let posts = self.book.posts(self.seat.row).load(order!(X16: Acquire));
+        posts != self.book.completes(self.seat.row).load(Relaxed)
+    }
+
+    /// Completes an epoch.
+    pub fn complete(&self) {
+        let word = self.book.completes(self.seat.row);
+        // ORDER(X17): pairs with X18; what was put in the epoch is visible to the owner.
+        word.store(word.load(Relaxed).wrapping_add(1), order!(X17: Release));
+    }
+
+    /// Whether a participant has completed all epochs that the owner has opened to it.
+    ///
+    /// # Errors
+    /// [`Stop::Gone`] if it has gone before.
+    pub fn is_complete(&self, of: Seat) -> Result<bool, Stop> {
+        // Before its words: what comes later belongs to a later participant.
+        let is_there = self.is_there(of);
+        // ORDER(X18): pairs with X17.
+        let completes = self.book.completes(of.row).load(order!(X18: Acquire));
+        match completes == self.book.posts(of.row).load(Relaxed) {
+            true if is_there || self.is_last(of) => Ok(true),
+            false if is_there => Ok(false),
+            _ => Err(Stop::Gone(of)),
+        }
+    }
+
+    /// Whether this participant is there.
+    #[must_use]
+    pub fn is_there(&self, seat: Seat) -> bool {
+        let is_row = seat.row < self.book.rows();
+        is_row && self.book.tenure(seat.row).is_present && self.is_last(seat)
+    }
+
+    fn is_last(&self, seat: Seat) -> bool {
+        self.book.tenure(seat.row).generation == seat.generation
+    }
+
+    /// Adds to a counter. Returns what it held before; `None` if there is no such counter.
+    pub fn add(&self, index: usize, count: u64) -> Option<u64> {
+        // ORDER(X6): pairs with X7.
+        Some(self.book.counter(index)?.fetch_add(count, order!(X6: Release)))
+    }
+
+    /// Wakes those that may wait for what this participant has just stored: after [`release`](Self::release),
+    /// [`unshare`](Self::unshare), [`enter_fence`](Self::enter_fence), [`post`](Self::post), [`complete`](Self::complete)
+    /// and [`add`](Self::add).
+    #[inline]
+    pub fn tell<K: Kernel>(&self, kernel: &K) {
+        self.book.tell(kernel);
+    }
+}
