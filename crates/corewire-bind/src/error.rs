@@ -158,7 +158,7 @@ fn of_service(error: &impl fmt::Display) -> String {
         Some(rest) => format!("service {rest}"),
         None => text
             .replace("the process of listener ", "the process of service ")
-            .replace(" or an endpoint, not a listener", " or an endpoint, not a service"),
+            .replace(", not a listener", ", not a service"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
+use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView, WindowView};
 use corewire_bind::{MethodTotals, Times};
 use corewire_circuit::monitor::Routes;
 use corewire_group::GroupView;
@@ -25,7 +25,7 @@ Examples:
   corewire metrics --file /var/lib/node_exporter/corewire.prom
   corewire metrics --port 9464\n\
 \n\
-Prints the counters of all channels, endpoints, monitors and groups, and all services, once, or writes \
+Prints the counters of all channels, endpoints, monitors, groups and windows, and all services, once, or writes \
 them to FILE, for the textfile collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
 They are looked up for each answer. Senders of a shared channel come and go, \
@@ -48,7 +48,7 @@ fn help() -> String {
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Print the counters of all channels, endpoints, monitors and groups in the text format of Prometheus
+/// Print the counters of all channels, endpoints, monitors, groups and windows in the text format of Prometheus
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -202,6 +202,7 @@ fn render(seen: &Seen) -> String {
     text.gauge("service_bindings", "Clients that are bound to a service.", bound);
     render_monitors(&seen.monitors, &mut text);
     render_groups(&seen.groups, &mut text);
+    render_windows(&seen.windows, &mut text);
     text.0
 }
 
@@ -309,6 +310,35 @@ fn render_monitors(monitors: &[Monitor], text: &mut Text) {
     text.gauge("monitor_links", "Links of a monitor.", links);
     let stored = all().map(|(of, routes)| (of, routes.stored_lines.saturating_mul(LINE_BYTES)));
     text.gauge("monitor_stored_bytes", "Memory of frames that wait at a monitor.", stored);
+}
+
+fn render_windows(windows: &[WindowView], text: &mut Text) {
+    let all = || {
+        windows
+            .iter()
+            .map(|view| (format!("{{window=\"{}\",pid=\"{}\"}}", view.name, view.pid), view))
+    };
+    let bytes = all().map(|(of, view)| (of, view.bytes));
+    text.gauge("window_bytes", "Length of a window.", bytes);
+    let participants = all().map(|(of, view)| (of, view.participants.len()));
+    text.gauge(
+        "window_participants",
+        "Participants of a window, the owner included.",
+        participants,
+    );
+    let locked = all().map(|(of, view)| (of, u8::from(view.locked_by.is_some())));
+    text.gauge("window_locked", "1 while a participant has a window to itself.", locked);
+    let readers = all().map(|(of, view)| (of, view.readers));
+    text.gauge("window_readers", "Participants that share the lock of a window.", readers);
+    let counts = windows.iter().flat_map(|view| {
+        let used = view.counters.iter().enumerate().filter(|(_, count)| **count > 0);
+        used.map(move |(index, count)| {
+            let labels =
+                format!("{{window=\"{}\",pid=\"{}\",counter=\"{index}\"}}", view.name, view.pid);
+            (labels, *count)
+        })
+    });
+    text.counter("window_counter_total", "What a counter of a window holds.", counts);
 }
 
 fn render_groups(groups: &[GroupView], text: &mut Text) {

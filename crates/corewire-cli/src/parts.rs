@@ -16,7 +16,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     pub(crate) fn of(seen: &Seen) -> Self {
-        let silent = seen.silent.iter().filter(|silent| silent.is_service);
+        let silent = seen.silent.iter().filter(|silent| silent.kind.is_service);
         let silent = silent.map(|silent| silent.name.clone());
         let services = seen.services.iter().map(|service| service.view.name.clone());
         let groups = seen.groups.iter().map(|group| group.name.clone());

@@ -6,7 +6,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
+use corewire::{
+    ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, NameKind, Observed,
+    WindowView,
+};
 use corewire_bind::{Bindings, Introspection, MethodTotals};
 use corewire_circuit::monitor::{Asking, Routes};
 use corewire_circuit::wire::monitor_of_name;
@@ -26,6 +29,7 @@ pub(crate) struct Seen {
     pub(crate) channels: Vec<ChannelView>,
     pub(crate) endpoints: Vec<EndpointView>,
     pub(crate) services: Vec<Service>,
+    pub(crate) windows: Vec<WindowView>,
     /// In the order of their numbers.
     pub(crate) monitors: Vec<Monitor>,
     pub(crate) groups: Vec<GroupView>,
@@ -57,10 +61,28 @@ pub(crate) struct Monitor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Silent {
     pub(crate) name: String,
-    pub(crate) is_endpoint: bool,
-    pub(crate) is_service: bool,
+    #[serde(flatten)]
+    pub(crate) kind: Kind,
     /// 0 if it is not known.
     pub(crate) pid: u32,
+}
+
+/// What has a name: none of these is a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Kind {
+    pub(crate) is_endpoint: bool,
+    pub(crate) is_service: bool,
+    pub(crate) is_window: bool,
+}
+
+impl From<NameKind> for Kind {
+    fn from(kind: NameKind) -> Self {
+        Self {
+            is_endpoint: kind == NameKind::Endpoint,
+            is_service: kind == NameKind::Listener,
+            is_window: kind == NameKind::Window,
+        }
+    }
 }
 
 impl Silent {
@@ -104,10 +126,11 @@ fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Res
     });
     for sighting in observed? {
         let name = sighting.name;
-        let (is_endpoint, is_service) = (sighting.is_endpoint, sighting.is_listener);
+        let kind = sighting.kind.into();
         match sighting.observed {
             Ok(Observed::Channel(channel)) => seen.channels.push(channel.look()),
             Ok(Observed::Endpoint(endpoint)) => seen.endpoints.push(endpoint.look()),
+            Ok(Observed::Window(window)) => seen.windows.push(window.look()),
             Ok(Observed::Listener(view)) => {
                 let answer = answers.remove(&view.name);
                 let (bindings, totals) = match answer {
@@ -122,7 +145,7 @@ fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Res
             }
             Ok(_) => {}
             Err(JoinError::NoAnswer { pid, .. }) => {
-                seen.silent.push(Silent { name, is_endpoint, is_service, pid });
+                seen.silent.push(Silent { name, kind, pid });
             }
             Err(error) => seen.unseen.push(error.to_string()),
         }

@@ -5,7 +5,8 @@
 //! of the peers' segments the child gets zeroed pages of its own, so a handle that it inherits neither
 //! faults (unless the kernel has no memory for these pages) nor reaches another process. In the child
 //! every descriptor is closed, every data thread gets a notice, and [`generation`] changes, so handles
-//! return an error from their slow path.
+//! return an error from their slow path. The data of a window is a hole in the child: a program uses it by
+//! bare loads and stores, and one of a child that went to a page of zeroes would be lost without a word.
 //!
 //! A table lists the descriptors and mappings of this process. Each is created and listed under one lock,
 //! and removed from the list and released under the same lock. The fork handlers take this lock too. So
@@ -42,6 +43,8 @@ pub trait InChild: Send + Sync {
 enum Entry {
     /// Pages to replace in the child.
     Pages(Pages),
+    /// Pages that are a hole in the child.
+    Hole(Pages),
     Descriptor(RawFd),
     Notice(Weak<dyn InChild>),
 }
@@ -159,6 +162,12 @@ extern "C" fn in_child() {
     let entries = unsafe { &mut *TABLE.entries.get() };
     entries.retain(|entry| match entry {
         Entry::Pages(pages) => replace_with_zeroes(*pages),
+        Entry::Hole(pages) => {
+            let at = std::ptr::without_provenance_mut(pages.address);
+            // SAFETY: one of corewire's own mappings, or the hole that the kernel has left there.
+            unsafe { libc::munmap(at, pages.bytes) };
+            false
+        }
         Entry::Descriptor(descriptor) => {
             // SAFETY: this process's copy of a descriptor that corewire owns; its owner knows by
             // the generation that it is closed.
@@ -214,6 +223,22 @@ pub(crate) fn map_pages<E>(
     })
 }
 
+/// As [`map_pages`], but the pages are a hole in a forked child: an access there ends the child with SIGSEGV.
+pub(crate) fn map_hole<E>(
+    bytes: usize,
+    map: impl FnOnce() -> Result<*mut std::ffi::c_void, E>,
+) -> Result<(*mut std::ffi::c_void, Pages), E> {
+    with_entries(|entries| {
+        let at = map()?;
+        let pages = Pages { address: at.addr(), bytes, generation: generation() };
+        // Where the kernel refuses this, the child removes them itself.
+        // SAFETY: the mapping that was just made; the advice does not change its contents.
+        unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) };
+        entries.push(Entry::Hole(pages));
+        Ok((at, pages))
+    })
+}
+
 /// Removes `pages` from the list and unmaps them. Pages that are not in the list are a hole in a child,
 /// which may be in use again.
 pub(crate) fn unmap_pages(pages: Pages) {
@@ -223,7 +248,8 @@ pub(crate) fn unmap_pages(pages: Pages) {
         unsafe { libc::munmap(at, pages.bytes) };
     };
     let is_left = with_entries(|entries| {
-        if !remove(entries, |entry| matches!(entry, Entry::Pages(other) if *other == pages)) {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Pages(other) | Entry::Hole(other) if *other == pages);
+        if !remove(entries, is_it) {
             return false;
         }
         // The kernel may take long to free the memory. A child that is forked meanwhile does not get it.

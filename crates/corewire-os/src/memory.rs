@@ -13,9 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use corewire_layout::PAGE_BYTES;
+use corewire_layout::{PAGE_BYTES, round_up};
 use corewire_ring::region::Region;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -86,6 +86,42 @@ impl Segment {
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
             .doing(format!("size a segment of {bytes} bytes"))?;
         let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
+        Self::fill(descriptor, bytes, map, options, SEALS)
+    }
+
+    /// Creates the memory of a window: zeroed, of at least `bytes` bytes, mapped writable in this process and not at all in
+    /// its forked children. No process can resize it. If `others_write`, every process that gets this descriptor can
+    /// write; otherwise the kernel gives no other process a writable map.
+    ///
+    /// Its mode is 0400. So a process of this user that got a [read-only descriptor](Self::reopen_read_only) cannot open
+    /// it again for writing, unless it changes the mode first; one of another user cannot do that.
+    ///
+    /// # Errors
+    /// As for [`Segment::create`].
+    pub fn create_window(
+        bytes: u64,
+        others_write: bool,
+        options: MemoryOptions,
+    ) -> Result<(Self, Region), OsError> {
+        let pages = round_up(bytes.max(1), PAGE_BYTES as u64)
+            .ok_or(OsError::new("map a window", Errno::OVERFLOW))?;
+        let descriptor = new_memfd(pages)?;
+        retry_on_intr(|| rustix::fs::ftruncate(&descriptor, pages))
+            .doing(format!("size a window of {bytes} bytes"))?;
+        rustix::fs::fchmod(&descriptor, Mode::RUSR).doing("set the mode of a window")?;
+        let map = Map::hole(&descriptor, to_usize(pages)?, true)?;
+        let seals = if others_write { SEALS.difference(SealFlags::FUTURE_WRITE) } else { SEALS };
+        Self::fill(descriptor, pages, map, options, seals)
+    }
+
+    /// Allocates the memory of a new segment as it is asked for, and seals it.
+    fn fill(
+        descriptor: Descriptor,
+        bytes: u64,
+        map: Map,
+        options: MemoryOptions,
+        seals: SealFlags,
+    ) -> Result<(Self, Region), OsError> {
         if let Some(node) = options.numa_node {
             map.bind_to_node(node)?;
         }
@@ -94,7 +130,7 @@ impl Segment {
             map.advise(Advice::LinuxPopulateWrite, "fill")?;
         }
         allocate(&descriptor, 0, bytes)?;
-        rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
+        rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
         if options.prefault {
             map.advise(Advice::LinuxPopulateWrite, "prefault")?;
         }
@@ -169,7 +205,7 @@ impl Segment {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.descriptor.as_fd().as_raw_fd());
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-        let open = || rustix::fs::open(&path, flags, rustix::fs::Mode::empty());
+        let open = || rustix::fs::open(&path, flags, Mode::empty());
         Descriptor::make(|| retry_on_intr(open)).doing("open a segment for reading")
     }
 
@@ -199,7 +235,7 @@ impl Segment {
     /// [`SegmentError`], which contains what was found.
     pub fn open_writable(path: &str) -> Result<Self, SegmentError> {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        let open = || rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+        let open = || rustix::fs::open(path, flags, Mode::empty());
         let make = || retry_on_intr(open);
         let descriptor = Descriptor::make(make).doing(format!("open {path}"))?;
         Self::adopt(descriptor, true)
@@ -232,6 +268,21 @@ impl Segment {
             return Err(SegmentError::Size { needed, found: self.bytes });
         }
         let map = Map::shared(&self.descriptor, to_usize(self.bytes)?, true)?;
+        Ok(map.into_region())
+    }
+}
+
+impl Segment {
+    /// Maps a window's memory, of at least `needed_min` bytes. It is not mapped in forked children.
+    ///
+    /// # Errors
+    /// [`SegmentError::Size`] if it is shorter; [`SegmentError::Os`], such as `EACCES` if the descriptor gives no right to
+    /// write.
+    pub fn map_window(&self, needed_min: u64, is_writable: bool) -> Result<Region, SegmentError> {
+        if self.bytes < needed_min {
+            return Err(SegmentError::Size { needed: needed_min, found: self.bytes });
+        }
+        let map = Map::hole(&self.descriptor, to_usize(self.bytes)?, is_writable)?;
         Ok(map.into_region())
     }
 }
@@ -315,6 +366,13 @@ impl Drop for Segment {
     }
 }
 
+/// Maps the first `bytes` bytes of a segment.
+fn map(descriptor: impl AsFd, bytes: usize, writable: bool) -> Result<*mut c_void, Errno> {
+    let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+    // SAFETY: a new mapping, at an address that the kernel chooses.
+    unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, descriptor, 0) }
+}
+
 /// A mapping, unmapped when dropped.
 struct Map {
     base: NonNull<u8>,
@@ -329,22 +387,14 @@ unsafe impl Sync for Map {}
 
 impl Map {
     fn shared(descriptor: impl AsFd, bytes: usize, writable: bool) -> Result<Self, OsError> {
-        let protection =
-            if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        let at = fork::map_pages(bytes, || {
-            // SAFETY: a new mapping, at an address that the kernel chooses.
-            unsafe {
-                rustix::mm::mmap(
-                    ptr::null_mut(),
-                    bytes,
-                    protection,
-                    MapFlags::SHARED,
-                    descriptor,
-                    0,
-                )
-            }
-        });
+        let at = fork::map_pages(bytes, || map(descriptor, bytes, writable));
         Self::new(at.doing(format!("map a segment of {bytes} bytes"))?, bytes)
+    }
+
+    /// Memory that a forked child does not have.
+    fn hole(descriptor: impl AsFd, bytes: usize, writable: bool) -> Result<Self, OsError> {
+        let at = fork::map_hole(bytes, || map(descriptor, bytes, writable));
+        Self::new(at.doing(format!("map a window of {bytes} bytes"))?, bytes)
     }
 
     fn zeroes(bytes: usize) -> Result<Self, OsError> {

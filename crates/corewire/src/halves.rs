@@ -14,11 +14,13 @@ use corewire_os::event::Bell;
 use corewire_ring::Lock;
 use corewire_ring::broadcast::Members;
 use corewire_ring::pair::PeerParts;
+use corewire_ring::window::WindowShared;
 use corewire_transfer::Remote;
 
 use crate::error::{ConnectError, JoinError, ReceiveError};
 use crate::guard::Guarded;
 use crate::host::ReceiverRing;
+use crate::open::window::WindowHandle;
 use crate::wait::Readiness;
 
 /// The control half of a channel's sender.
@@ -164,5 +166,31 @@ pub(crate) trait EndpointHalf: Send + Sync {
     /// The data thread has handled a peer's departure: another peer may have its row.
     fn free_row(&self, row: u32);
     /// Tells all peers that the endpoint leaves, and releases the name.
+    fn close(&self);
+}
+
+/// Bits of a window's notices.
+pub(crate) mod window_notice {
+    /// The process that has the window has died.
+    pub(crate) const DIED: u32 = 1;
+    /// This process was forked, and this is the child.
+    pub(crate) const FORKED: u32 = 2;
+    /// Another thread asked for the call to return.
+    pub(crate) const INTERRUPTED: u32 = 4;
+    /// The window was closed.
+    pub(crate) const CLOSED: u32 = 8;
+}
+
+/// The control half of a window, of its owner or of another participant.
+pub(crate) trait WindowHalf: Send + Sync {
+    /// The window.
+    fn name(&self) -> &ChannelName;
+    /// What this thread shares with the control thread.
+    fn shared(&self) -> &Arc<WindowShared>;
+    /// The process that has the window; 0 if it is not known.
+    fn owner_pid(&self) -> u32;
+    /// What others need to attach to the window.
+    fn handle(&self) -> WindowHandle;
+    /// Closes the window, or detaches.
     fn close(&self);
 }

@@ -35,6 +35,7 @@
 //! | values of one type | [`SenderBuilder::typed`] |
 //! | requests and replies between any two processes | [`Domain::endpoint`] |
 //! | a connected socket to a process of this or another user | [`Domain::listener`], [`Domain::connect`] |
+//! | memory that several processes read and write | [`Domain::window`], [`Domain::attach_window`] |
 //! | to wait for several of these at once | [`WaitSet`] |
 //! | to observe without taking part | [`Domain::observe_all`] |
 //!
@@ -206,6 +207,7 @@ pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
 pub use control::look::{ListenerView, Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
+pub use control::window::observer::{ParticipantView, WindowObserver, WindowView};
 /// Implements `MessageType` for a struct that has `#[repr(C)]` or `#[repr(transparent)]` and the
 /// traits of `zerocopy` already.
 ///
@@ -313,17 +315,19 @@ pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
 pub use corewire_layout::message_type::TypeName;
-pub use corewire_layout::name::{ChannelName, NameError};
+pub use corewire_layout::name::{ChannelName, NameError, NameKind};
 pub use corewire_layout::segment::{HeaderError, Policy};
+pub use corewire_layout::window::{Rights as WindowRights, WINDOW_COUNTERS_MAX};
 pub use corewire_os::OsError;
 pub use corewire_os::access::Access;
 pub use corewire_os::directory::DirectoryError;
 pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
+pub use corewire_ring::window::{Number as WindowNumber, Word as WindowWord};
 pub use error::{
-    AcceptError, ConnectError, ConnectServiceError, CounterError, CreateError, EndpointError,
-    JoinError, ListenError, NameInUse, NameUse, OpenError, Overwritten, ReceiveError, SendError,
-    ValueError, WaitError,
+    AcceptError, AttachError, ConnectError, ConnectServiceError, CounterError, CreateError,
+    EndpointError, JoinError, ListenError, NameInUse, NameUse, OpenError, Overwritten,
+    ReceiveError, SendError, ValueError, WaitError, WindowCreateError, WindowError,
 };
 pub use open::channel::SenderBuilder;
 pub use open::domain::{Domain, DomainBuilder, NameWatch};
@@ -331,6 +335,7 @@ pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
 pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;
+pub use open::window::{WindowBuilder, WindowHandle};
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
@@ -342,6 +347,7 @@ pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
+pub use path::window::{Lock as WindowLocking, Window, WindowLock, WindowParticipant};
 pub use patterns::latest::{LatestBuilder, LatestReader, LatestWriter};
 pub use patterns::queue::{
     Delivery, Job, Producer, Queue, QueueBuilder, QueueError, QueueView, Worker,

@@ -1,7 +1,8 @@
-//! `corewire top`: rates on the services, channels, endpoints, monitors and groups of this user.
+//! `corewire top`: rates on the services, channels, endpoints, monitors, groups and windows of this user.
 
 pub(crate) mod counting;
 mod jobs;
+mod lines;
 mod rates;
 mod screen;
 mod services;
@@ -12,10 +13,11 @@ use std::time::{Duration, Instant};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
-use self::rates::{Channel, Endpoint, Group, Look, Monitor, Watcher};
+use self::lines::COLUMNS;
+use self::rates::{Channel, Endpoint, Group, Look, Monitor, Watcher, Window};
 use self::screen::Screen;
 use self::services::Service;
-use self::view::{COLUMNS, Sort, View};
+use self::view::{Sort, View};
 use crate::failure::Failure;
 use crate::{access, output, table};
 
@@ -27,9 +29,10 @@ Examples:
 Columns: the service, with its clients and the time in it that 99 of 100 calls did not exceed (one call in 16 is timed), \
 or the channel, endpoint, monitor or group; a method of the service; a receiver's row in the channel; a peer of the \
 endpoint, with a line for what comes from it and one for what goes to it; a link of the \
-monitor, with its circuits; a member of the group, with its roles; or an MPI job and its \
+monitor, with its circuits; a member of the group, with its roles; the window, with its length and who holds its lock, or \
+a participant of it; or an MPI job and its \
 ranks; the process; messages \
-per second, of a service the requests, of a monitor the frames that it forwards, of a group the entries that are decided; payload bytes per second; lag: how many messages a receiver is \
+per second, of a service the requests, of a monitor the frames that it forwards, of a group the entries that are decided, of a window what its counters count (puts and gets are not counted); payload bytes per second; lag: how many messages a receiver is \
 behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
 until a receive asks for them, of a monitor the lines of 64 bytes that wait there, of a \
 member the entries that others know and it does not; waits and \
@@ -53,7 +56,7 @@ part of another, such as the rings of a service, j and k or the arrows scroll.\n
 \n\
 --once looks twice, an interval apart, prints the rates, and ends. --json does so, too, and prints an \
 object with the keys interval_s, unseen (why something cannot be seen), services, channels, \
-endpoints, monitors and groups, with all parts. services holds objects with the keys name, pid, interface, clients, \
+endpoints, monitors, groups and windows, with all parts. services holds objects with the keys name, pid, interface, clients, \
 requests and errors (since the service began), requests_per_s, errors_per_s, bytes_per_s (arguments and results), p50_ns \
 and p99_ns (null before a call was timed), and methods: objects with the key method and those from requests on. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
 estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
@@ -67,9 +70,11 @@ kept_bytes. monitors holds objects with the keys monitor (its number), pid, circ
 frames_per_s, stored_lines and links: objects with the keys to and circuits. groups \
 holds objects with the keys group, view, decided, decided_per_s, behind, ended (members of \
 the view that have), members (objects with the keys place, pid, leads, accepts, behind and \
-undecided) and silent (places of members that do not answer).";
+undecided) and silent (places of members that do not answer). windows holds objects with \
+the keys name, pid, bytes, participants_max, participants (objects with the keys row and \
+pid), locked_by (a row, or null), readers and counts_per_s.";
 
-/// Watch services, channels, endpoints, monitors and groups: rates, lag, waits, drops, deaths
+/// Watch services, channels, endpoints, monitors, groups and windows: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -102,6 +107,7 @@ struct Report {
     endpoints: Vec<Endpoint>,
     monitors: Vec<Monitor>,
     groups: Vec<Group>,
+    windows: Vec<Window>,
 }
 
 /// Seconds between two looks.
@@ -135,15 +141,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     wait_readable(&[], Some(Instant::now() + interval.saturating_sub(took)))?;
     let look = watcher.look()?;
     if args.json {
-        let Look { mut services, mut channels, mut endpoints, mut monitors, mut groups, .. } = look;
+        let Look {
+            mut services,
+            mut channels,
+            mut endpoints,
+            mut monitors,
+            mut groups,
+            mut windows,
+            ..
+        } = look;
         services.retain(|service| service.name.contains(&view.filter));
         channels.retain(|channel| channel.name.contains(&view.filter));
         endpoints.retain(|endpoint| endpoint.name.contains(&view.filter));
         monitors.retain(|one| format!("monitor {}", one.monitor).contains(&view.filter));
         groups.retain(|one| format!("group {}", one.group).contains(&view.filter));
+        windows.retain(|window| window.name.contains(&view.filter));
         let interval_s = args.interval;
         let unseen = look.unseen;
-        let report = Report { interval_s, unseen, services, channels, endpoints, monitors, groups };
+        let report =
+            Report { interval_s, unseen, services, channels, endpoints, monitors, groups, windows };
         return output::print_json(&report);
     }
     let lines = view.lines(&look);

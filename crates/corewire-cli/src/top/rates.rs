@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use corewire::{ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView};
+use corewire::{
+    ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView, WindowView,
+};
 use corewire_bind::MethodTotals;
 use corewire_group::GroupView;
 use serde::Serialize;
@@ -136,6 +138,29 @@ pub(crate) struct Member {
     pub(crate) undecided: u64,
 }
 
+/// A window, with the rate of its counters since the look before. What is put and got is not counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Window {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    pub(crate) bytes: u64,
+    pub(crate) participants_max: u32,
+    pub(crate) participants: Vec<Participant>,
+    /// The row that has the lock alone.
+    pub(crate) locked_by: Option<u32>,
+    /// How many share the lock.
+    pub(crate) readers: usize,
+    /// Additions to all its counters.
+    pub(crate) counts_per_s: f64,
+}
+
+/// A participant of a window.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Participant {
+    pub(crate) row: u32,
+    pub(crate) pid: u32,
+}
+
 /// Messages in one direction, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Flow {
@@ -151,6 +176,7 @@ pub(crate) struct Look {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) monitors: Vec<Monitor>,
     pub(crate) groups: Vec<Group>,
+    pub(crate) windows: Vec<Window>,
     /// What is a part of what.
     pub(crate) owners: Owners,
     /// Why others cannot be seen.
@@ -179,6 +205,8 @@ pub(crate) struct Watcher {
     frames: BTreeMap<(usize, u32), (u64, Instant)>,
     /// The decided entries of groups, by name.
     decided: BTreeMap<String, (u64, Instant)>,
+    /// The sums of windows' counters, by name and process.
+    counted: BTreeMap<(String, u32), (u64, Instant)>,
     /// What services had served, by name and process.
     served: BTreeMap<(String, u32), (Vec<MethodTotals>, Instant)>,
 }
@@ -194,6 +222,7 @@ impl Watcher {
             endpoints: Before::new(),
             frames: BTreeMap::new(),
             decided: BTreeMap::new(),
+            counted: BTreeMap::new(),
             served: BTreeMap::new(),
         }
     }
@@ -202,7 +231,8 @@ impl Watcher {
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
         let seen = seen::look_and_ask_all(&self.domain)?;
         let owners = Owners::of(&seen);
-        let Seen { channels, endpoints, services, monitors, groups, silent, mut unseen } = seen;
+        let Seen { channels, endpoints, services, windows, monitors, groups, silent, mut unseen } =
+            seen;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
@@ -233,7 +263,12 @@ impl Watcher {
             let before = self.served.get(&(service.view.name.clone(), service.view.pid));
             Service::between(before.map(|(before, at)| (&before[..], since(at))), service)
         };
+        let of_window = |view: &WindowView| {
+            let before = self.counted.get(&(view.name.clone(), view.pid));
+            Window::between(before.map(|(before, at)| (*before, since(at))), view)
+        };
         let look = Look {
+            windows: windows.iter().map(of_window).collect(),
             services: services.iter().filter_map(of_service).collect(),
             owners,
             channels: channels.iter().map(of_channel).collect(),
@@ -253,6 +288,11 @@ impl Watcher {
         self.frames = monitors.into_iter().map(frames).collect();
         let decided = |view: &GroupView| (view.name.clone(), (view.most_decided(), now));
         self.decided = groups.iter().map(decided).collect();
+        let counted = |view: WindowView| {
+            let sum = sum(&view);
+            ((view.name, view.pid), (sum, now))
+        };
+        self.counted = windows.into_iter().map(counted).collect();
         let served =
             |service: seen::Service| ((service.view.name, service.view.pid), (service.totals, now));
         self.served = services.into_iter().map(served).collect();
@@ -262,6 +302,32 @@ impl Watcher {
     /// The directory whose channels are watched.
     pub(crate) fn place(&self) -> String {
         self.domain.runtime_directory().display().to_string()
+    }
+}
+
+/// What all counters of a window hold together.
+fn sum(view: &WindowView) -> u64 {
+    view.counters.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
+impl Window {
+    /// With the sum of its counters at the look before, and the seconds since then.
+    fn between(before: Option<(u64, f64)>, now: &WindowView) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let rate = |(before, seconds): (u64, f64)| sum(now).wrapping_sub(before) as f64 / seconds;
+        let participants = now.participants.iter();
+        Self {
+            name: now.name.clone(),
+            pid: now.pid,
+            bytes: now.bytes,
+            participants_max: now.participants_max,
+            participants: participants
+                .map(|one| Participant { row: one.row, pid: one.pid })
+                .collect(),
+            locked_by: now.locked_by,
+            readers: now.readers,
+            counts_per_s: before.map_or(0.0, rate),
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line as TextLine;
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 
+use super::lines::{COLUMNS, Line};
 use super::rates::{Look, Watcher};
-use super::view::{COLUMNS, Line, Sort, View};
+use super::view::{Sort, View};
 use crate::failure::Failure;
 use crate::units;
 
@@ -210,7 +211,8 @@ impl Screen {
 
     /// The first line: as much of it as fits, the most important parts first.
     fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
-        let Look { services, channels, endpoints, monitors, groups, owners, .. } = &self.look;
+        let Look { services, channels, endpoints, monitors, groups, windows, owners, .. } =
+            &self.look;
         let is_shown = |name: &str| self.view.shows_all || owners.of_part(name).is_none();
         let channels = || channels.iter().filter(|channel| is_shown(&channel.name));
         let receivers = channels().map(|channel| channel.receivers.len()).sum();
@@ -223,6 +225,7 @@ impl Screen {
             (endpoints, "endpoint", "endpoints"),
             (monitors.len(), "monitor", "monitors"),
             (groups.len(), "group", "groups"),
+            (windows.len(), "window", "windows"),
         ];
         let mut counts = counts
             .into_iter()
@@ -483,7 +486,7 @@ mod tests {
         screen.look.channels.clear();
         assert!(
             drawn(&mut screen, 80, 24)[1]
-                .starts_with("No services, channels or endpoints in /run.")
+                .starts_with("No services, channels, endpoints or windows in /run.")
         );
     }
 }

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use super::jobs::Job;
-use super::rates::{
-    Channel, Endpoint, Flow, Group, Look, Member, Monitor, MonitorLink, Peer, Rates, Receiver,
+use super::lines::{
+    BYTES, DROPS, LAG, Line, PID, WAITS, WAKES, asleep, cells, circuits, clear_uncounted, lock,
+    of_link, of_member, of_method, of_participant, of_peer, of_rank, of_receiver, p99, rates_of,
 };
-use super::services::{Calls, Method, Service};
+use super::rates::{Channel, Endpoint, Group, Look, Monitor, Rates, Window};
+use super::services::Service;
 use crate::units;
 
 /// What the lines are sorted by.
@@ -66,6 +68,7 @@ enum Named<'a> {
     Job(&'a Job<'a>),
     Monitor(&'a Monitor),
     Group(&'a Group),
+    Window(&'a Window),
 }
 
 impl<'a> Named<'a> {
@@ -77,6 +80,7 @@ impl<'a> Named<'a> {
             Self::Job(job) => format!("job {}", job.number).into(),
             Self::Monitor(monitor) => format!("monitor {}", monitor.monitor).into(),
             Self::Group(group) => format!("group {}", group.group).into(),
+            Self::Window(window) => (&window.name).into(),
         }
     }
 
@@ -91,6 +95,9 @@ impl<'a> Named<'a> {
             }
             Self::Group(Group { decided_per_s, .. }) => {
                 Rates { messages_per_s: *decided_per_s, ..Rates::default() }
+            }
+            Self::Window(Window { counts_per_s, .. }) => {
+                Rates { messages_per_s: *counts_per_s, ..Rates::default() }
             }
         }
     }
@@ -107,6 +114,7 @@ impl<'a> Named<'a> {
             }
             Self::Monitor(monitor) => [monitor.stored_lines as u64, 0, 0],
             Self::Group(group) => [group.behind, 0, group.ended as u64],
+            Self::Window(_) => [0; 3],
         }
     }
 
@@ -123,6 +131,9 @@ impl<'a> Named<'a> {
             }
             Self::Monitor(monitor) => (monitor.pid, format!(", {}", circuits(monitor.circuits))),
             Self::Group(group) => (0, format!(", view {}", group.view)),
+            Self::Window(window) => {
+                (window.pid, format!(", {}{}", units::size(window.bytes), lock(window)))
+            }
         };
         let [_, drops, deaths] = self.counts();
         let mut cells = cells(format!("{}{state}", self.name()), pid, &self.rates(), self.counts());
@@ -133,6 +144,11 @@ impl<'a> Named<'a> {
             // The rest is counted for its endpoint.
             cells[BYTES].clear();
             cells.truncate(LAG + 1);
+        }
+        if let Self::Window(_) = self {
+            // What is put and got is not counted, only what counters count.
+            cells[BYTES].clear();
+            cells.truncate(LAG);
         }
         if let Self::Job(_) = self {
             cells[PID].clear();
@@ -166,6 +182,7 @@ impl<'a> Named<'a> {
                 });
                 group.members.iter().map(of_member).chain(silent).collect()
             }
+            Self::Window(window) => window.participants.iter().map(of_participant).collect(),
         }
     }
 }
@@ -183,46 +200,11 @@ pub(super) struct View {
     pub(super) shows_all: bool,
 }
 
-/// Titles of the columns, and whether they hold numbers.
-pub(super) const COLUMNS: [(&str, bool); 9] = [
-    ("name", false),
-    ("pid", true),
-    ("msg/s", true),
-    ("bytes/s", true),
-    ("lag", true),
-    ("waits/s", true),
-    ("wakes/s", true),
-    ("drops", true),
-    ("deaths", true),
-];
-
-/// Places of some of them.
-const PID: usize = 1;
-const MESSAGES: usize = 2;
-const BYTES: usize = 3;
-const LAG: usize = 4;
-const WAITS: usize = 5;
-const WAKES: usize = 6;
-const DROPS: usize = 7;
-const DEATHS: usize = 8;
-
-/// A line of the table.
-pub(super) struct Line {
-    pub(super) cells: Vec<String>,
-    /// A receiver of the channel above, a peer of the endpoint above, a rank of the job above, a link of the monitor above, or a member of the
-    /// group above.
-    pub(super) is_part: bool,
-    /// Its name is followed by what matters as much as numbers.
-    pub(super) says_more: bool,
-    /// Messages, receivers or peers were dropped, or one of these died.
-    pub(super) is_bad: bool,
-}
-
 impl View {
     /// The text that is shown when there are no lines.
     pub(super) fn nothing(&self, place: &str) -> String {
         match self.filter.as_str() {
-            "" => format!("No services, channels or endpoints in {place}."),
+            "" => format!("No services, channels, endpoints or windows in {place}."),
             filter => format!("Nothing in {place} has a name that contains {filter:?}."),
         }
     }
@@ -236,6 +218,7 @@ impl View {
         let named = channels.chain(others.map(Named::Endpoint)).chain(jobs.iter().map(Named::Job));
         let named = named.chain(look.monitors.iter().map(Named::Monitor));
         let named = named.chain(look.groups.iter().map(Named::Group));
+        let named = named.chain(look.windows.iter().map(Named::Window));
         let is_own =
             |named: &Named<'_>| self.shows_all || look.owners.of_part(&named.name()).is_none();
         let named = named.filter(is_own).filter(|named| named.name().contains(&self.filter));
@@ -258,140 +241,12 @@ impl View {
     }
 }
 
-fn rates_of(served: &Calls) -> Rates {
-    let Calls { requests_per_s, bytes_per_s, .. } = *served;
-    Rates { messages_per_s: requests_per_s, bytes_per_s, ..Rates::default() }
-}
-
-/// `, p99 40 us`.
-fn p99(served: &Calls) -> String {
-    served.p99_ns.map_or_else(String::new, |time| format!(", p99 {}", units::time(time)))
-}
-
-/// A service counts neither waits nor wakes, nor what it has not read.
-fn clear_uncounted(cells: &mut [String]) {
-    for column in [LAG, WAITS, WAKES, DEATHS] {
-        cells[column].clear();
-    }
-}
-
-fn of_method(method: &Method) -> Line {
-    let Method { method, served } = method;
-    let name = format!("  {method}{}", p99(served));
-    let mut cells = cells(name, 0, &rates_of(served), [0, served.errors, 0]);
-    clear_uncounted(&mut cells);
-    cells[PID].clear();
-    Line { cells, is_part: true, says_more: false, is_bad: false }
-}
-
-fn of_receiver(receiver: &Receiver) -> Line {
-    let Receiver { row, pid, rates, lag, drops, is_asleep } = receiver;
-    let mut cells =
-        cells(format!("  row {row}{}", asleep(*is_asleep)), *pid, rates, [*lag, *drops, 0]);
-    // Deaths are counted for the channel.
-    cells.pop();
-    Line { cells, is_part: true, says_more: false, is_bad: *drops > 0 }
-}
-
-/// One line for each direction.
-fn of_peer(peer: &Peer) -> [Line; 2] {
-    let line = |word: &str, flow: Flow, kept: Option<u64>| {
-        let Flow { messages_per_s, bytes_per_s } = flow;
-        let rates = Rates { messages_per_s, bytes_per_s, ..Rates::default() };
-        let counts = [kept.unwrap_or(0), 0, 0];
-        let mut cells = cells(format!("  {word} {}", peer.name), peer.pid, &rates, counts);
-        // The rest is counted for the endpoint.
-        cells.truncate(if kept.is_some() { LAG + 1 } else { LAG });
-        Line { cells, is_part: true, says_more: false, is_bad: false }
-    };
-    [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
-}
-
-fn of_rank(endpoint: &Endpoint) -> Line {
-    let Endpoint { pid, rates, kept, drops, deaths, place, .. } = endpoint;
-    let rank = place.rank.unwrap_or_default();
-    let name = format!("  rank {rank}{}", asleep(endpoint.is_asleep));
-    let is_bad = *drops > 0 || *deaths > 0;
-    Line {
-        cells: cells(name, *pid, rates, [*kept, *drops, *deaths]),
-        is_part: true,
-        says_more: false,
-        is_bad,
-    }
-}
-
-fn of_link(link: &MonitorLink) -> Line {
-    let cells = vec![format!("  {}, {}", units::printable(&link.to), circuits(link.circuits))];
-    Line { cells, is_part: true, says_more: false, is_bad: false }
-}
-
-fn of_member(member: &Member) -> Line {
-    let Member { place, pid, leads, accepts, behind, undecided } = member;
-    let roles = match (leads, accepts) {
-        (true, true) => ", leads and accepts",
-        (true, false) => ", leads",
-        (false, true) => ", accepts",
-        (false, false) => "",
-    };
-    let own = match undecided {
-        0 => String::new(),
-        count => format!(", {count} undecided"),
-    };
-    let name = format!("  member {place}{roles}{own}");
-    let mut cells = cells(name, *pid, &Rates::default(), [*behind, 0, 0]);
-    cells[MESSAGES].clear();
-    cells[BYTES].clear();
-    cells.truncate(LAG + 1);
-    Line { cells, is_part: true, says_more: false, is_bad: false }
-}
-
-fn circuits(count: usize) -> String {
-    units::counted(count, "circuit", "circuits")
-}
-
-fn asleep(is_asleep: bool) -> &'static str {
-    if is_asleep { ", asleep" } else { "" }
-}
-
-fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let [lag, drops, deaths] = counts.map(|count| short(count as f64));
-    let is_estimated = rates.estimated_bytes_per_s > 0.0;
-    let bytes = format!("{}{}", if is_estimated { "~" } else { "" }, short(rates.bytes_per_s));
-    vec![
-        name,
-        if pid == 0 { "-".to_owned() } else { pid.to_string() },
-        short(rates.messages_per_s),
-        bytes,
-        lag,
-        short(rates.waits_per_s),
-        short(rates.wakes_per_s),
-        drops,
-        deaths,
-    ]
-}
-
-/// Formats a number in at most six characters: `123`, `12.3k`, `4.56M`.
-fn short(number: f64) -> String {
-    let (scaled, unit) = match number {
-        ..9999.5 => return format!("{number:.0}"),
-        ..999_950.0 => (number / 1e3, "k"),
-        ..999_950_000.0 => (number / 1e6, "M"),
-        ..999_950_000_000.0 => (number / 1e9, "G"),
-        _ => (number / 1e12, "T"),
-    };
-    let decimals = match scaled {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{scaled:.decimals$}{unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ranks::Place;
+    use crate::top::lines::short;
+    use crate::top::rates::{Flow, Member, MonitorLink, Peer};
 
     /// A view of what has this in its name.
     fn filtered(filter: &str) -> View {

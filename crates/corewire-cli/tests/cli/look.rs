@@ -13,7 +13,11 @@ fn ls_shows_what_is_there() {
     let scratch = Scratch::new("ls");
     let empty = scratch.run("ls");
     empty.expect_code(0);
-    assert!(empty.text().starts_with("No channels, endpoints or services in "), "{}", empty.text());
+    assert!(
+        empty.text().starts_with("No channels, endpoints, services or windows in "),
+        "{}",
+        empty.text()
+    );
     assert_eq!(scratch.run("ls --json").json(), serde_json::json!([]));
 
     let mut sender =
@@ -108,6 +112,38 @@ fn more_channels_are_shown_than_the_observer_has_descriptors() {
     let rows: serde_json::Value = serde_json::from_slice(&looked.stdout).unwrap();
     let shown = rows.as_array().unwrap().iter().filter(|row| row["kind"] == "channel").count();
     assert_eq!(shown, senders.len());
+}
+
+#[test]
+fn windows_are_shown_with_their_participants() {
+    let scratch = Scratch::new("windows");
+    let domain = corewire::Domain::open_at(&scratch.runtime()).unwrap();
+    let window = domain.window("grid", 5000).participants_max(3).create().unwrap();
+    let mut other = domain.attach_window("grid", corewire::WindowRights::WRITE).unwrap();
+    window.count(4, 7).unwrap();
+    let lock = other.lock(corewire::WindowLocking::Exclusive).unwrap();
+    let pid = std::process::id();
+    let participants = serde_json::json!([{"row": 0, "pid": pid}, {"row": 1, "pid": pid}]);
+    let row = &scratch.run("ls --json").json()[0];
+    assert_eq!((&row["kind"], &row["name"]), (&"window".into(), &"grid".into()));
+    assert_eq!((&row["pid"], &row["bytes"]), (&pid.into(), &5000.into()));
+    assert_eq!((&row["participants"], &row["participants_max"]), (&participants, &3.into()));
+    assert_eq!((&row["rights"], &row["counters"][4]), (&"atomic".into(), &7.into()));
+    assert_eq!((&row["locked_by"], &row["readers"]), (&1.into(), &0.into()));
+    let text = scratch.run("ls").text().to_owned();
+    assert!(text.contains(&format!("locked by {pid}")) && text.contains(" 2/3 "), "{text}");
+    let top = scratch.run("top --once").text().to_owned();
+    assert!(top.contains("grid, 4.9 KiB, locked by participant 1"), "{top}");
+    let top = scratch.run("top --json").json();
+    assert_eq!(top["windows"][0]["participants"], participants);
+    let metrics = scratch.run("metrics").text().to_owned();
+    let counted =
+        format!("corewire_window_counter_total{{window=\"grid\",pid=\"{pid}\",counter=\"4\"}} 7");
+    assert!(metrics.contains(&counted), "{metrics}");
+    drop(lock);
+    let _lock = other.lock(corewire::WindowLocking::Shared).unwrap();
+    let text = scratch.run("ls").text().to_owned();
+    assert!(text.contains("locked by a reader"), "{text}");
 }
 
 // Keeps P173.

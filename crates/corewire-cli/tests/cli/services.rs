@@ -361,7 +361,7 @@ fn a_call_learns_that_its_service_died() {
         stop(&server);
         let rows = scratch.run("ls --json").json();
         let silent = json!({
-            "kind": "silent", "name": "desk", "is_endpoint": false, "is_service": true,
+            "kind": "silent", "name": "desk", "is_endpoint": false, "is_service": true, "is_window": false,
             "pid": server.id(), "part_of": null,
         });
         assert!(rows.as_array().unwrap().contains(&silent), "{rows}");

@@ -50,5 +50,5 @@ mod roster;
 
 pub use book::{Book, Seat};
 pub use data::{Data, Number, Word};
-pub use participant::{Left, Participant, Stop, WindowShared};
+pub use participant::{Pace, Participant, Stop, WindowShared};
 pub use roster::Roster;

@@ -61,8 +61,17 @@ pub enum Stop {
     Gone(Seat),
 }
 
-/// How much of a wait is left, in nanoseconds, `u64::MAX` without a limit; `None` if nothing is.
-pub type Left<'a> = &'a mut dyn FnMut() -> Option<u64>;
+/// How a wait goes on while it has found nothing.
+pub trait Pace {
+    /// Pauses, or lets another thread run, before another look. False if it is time to sleep.
+    fn poll(&mut self) -> bool;
+
+    /// Whether it may sleep then. Otherwise it goes on polling.
+    fn may_sleep(&self) -> bool;
+
+    /// How much time is left, in nanoseconds, `u64::MAX` without a limit; `None` if none is.
+    fn left_ns(&mut self) -> Option<u64>;
+}
 
 /// A participant's place in a window.
 #[derive(Debug)]
@@ -91,41 +100,52 @@ impl Participant {
         self.seat
     }
 
-    /// Waits until `look` finds something. Polls first for as long as `spins` says, then sleeps.
+    /// Waits until `look` finds something.
     ///
     /// # Errors
     /// [`Stop`].
     pub fn wait<T, K: Kernel>(
         &self,
         kernel: &K,
-        spins: u32,
-        left: Left<'_>,
+        pace: &mut impl Pace,
         mut look: impl FnMut() -> Result<Option<T>, Stop>,
     ) -> Result<T, Stop> {
-        for _ in 0..spins {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            if self.shared.notices() != 0 {
-                return Err(Stop::Notice);
-            }
-            crate::sync::pause();
-        }
         loop {
-            let shared = Bell { word: self.book.bell(), heard: doorbell::listen(self.book.bell()) };
-            let own = Bell { word: &self.shared.bell, heard: doorbell::listen(&self.shared.bell) };
-            self.book.sleepers().store(1, Relaxed);
-            // ORDER(X11): pairs with X10.
-            fence_at!(X11: SeqCst);
             if let Some(found) = look()? {
                 return Ok(found);
             }
             if self.shared.notices() != 0 {
                 return Err(Stop::Notice);
             }
-            let Some(left_ns) = left() else { return Err(Stop::TimedOut) };
+            if pace.poll() {
+                continue;
+            }
+            let left_ns = pace.left_ns().ok_or(Stop::TimedOut)?;
+            if pace.may_sleep()
+                && let Some(found) = self.sleep(kernel, left_ns, &mut look)?
+            {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Sleeps once, unless `look` finds something.
+    fn sleep<T, K: Kernel>(
+        &self,
+        kernel: &K,
+        left_ns: u64,
+        look: &mut impl FnMut() -> Result<Option<T>, Stop>,
+    ) -> Result<Option<T>, Stop> {
+        let shared = Bell { word: self.book.bell(), heard: doorbell::listen(self.book.bell()) };
+        let own = Bell { word: &self.shared.bell, heard: doorbell::listen(&self.shared.bell) };
+        self.book.sleepers().store(1, Relaxed);
+        // ORDER(X11): pairs with X10.
+        fence_at!(X11: SeqCst);
+        let found = look()?;
+        if found.is_none() && self.shared.notices() == 0 {
             kernel.wait(Bells { shared: Some(shared), own: Some(own) }, left_ns.min(SLEEP_CAP_NS));
         }
+        Ok(found)
     }
 
     /// Takes the lock for this participant alone, unless another one has it exclusively. It has it once

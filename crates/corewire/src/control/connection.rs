@@ -60,9 +60,11 @@ impl Connection {
         let is_trusted = !self.is_foreign();
         let (kinds, name) = match &frame {
             Frame::Hello(hello) => (&[Kind::Shared, Kind::Channel][..], &hello.name),
-            Frame::Observe { name } => {
-                (&[Kind::Shared, Kind::Endpoint, Kind::Listener, Kind::Channel][..], name)
-            }
+            Frame::Observe { name } => (
+                &[Kind::Shared, Kind::Endpoint, Kind::Listener, Kind::Window, Kind::Channel][..],
+                name,
+            ),
+            Frame::Attach { name, .. } => (&[Kind::Window][..], name),
             Frame::Enter { name, .. } | Frame::Follow { name } if is_trusted => {
                 (&[Kind::Shared, Kind::Channel][..], name)
             }

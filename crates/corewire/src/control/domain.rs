@@ -263,6 +263,7 @@ impl DomainInner {
         let kind = match record.map(|record| record.kind) {
             Some(NameKind::Endpoint) => NameUse::Endpoint,
             Some(NameKind::Listener) => NameUse::Listener,
+            Some(NameKind::Window) => NameUse::Window,
             _ if matches!(self.directory.has_members(name), Ok(true)) => NameUse::SharedChannel,
             Some(NameKind::Channel) => NameUse::Channel,
             None => NameUse::Unknown,

@@ -26,6 +26,7 @@ use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::frames::{EAGAIN, is_out_of_descriptors};
 use crate::control::observer::{Observer, open_receiver};
 use crate::control::shared::SharedMemory;
+use crate::control::window::observer::WindowObserver;
 use crate::error::JoinError;
 
 /// An observer of the object that holds a name.
@@ -38,6 +39,8 @@ pub enum Observed {
     Endpoint(EndpointObserver),
     /// A listener.
     Listener(ListenerView),
+    /// A window.
+    Window(WindowObserver),
 }
 
 /// A listener, as others see it.
@@ -56,10 +59,8 @@ pub struct ListenerView {
 pub struct Sighting {
     /// The name.
     pub name: String,
-    /// True for an endpoint.
-    pub is_endpoint: bool,
-    /// True for a listener. A name that is neither is a channel's.
-    pub is_listener: bool,
+    /// What has it.
+    pub kind: NameKind,
     /// An observer, or why there is none: [`JoinError::NoAnswer`] if the process did not answer in time. It may be
     /// stopped.
     pub observed: Result<Observed, JoinError>,
@@ -168,6 +169,12 @@ impl Look {
                 let observer = EndpointObserver::new(name, self.pid, segment, &peers)?;
                 return Ok(Some(Observed::Endpoint(observer)));
             }
+            (Frame::ObservedWindow(facts), None)
+                if descriptors.len() == usize::from(self.is_trusted) =>
+            {
+                let observer = WindowObserver::new(name, self.pid, facts, descriptors.pop())?;
+                return Ok(Some(Observed::Window(observer)));
+            }
             (Frame::Done, None) => {
                 let (name, pid) = (name.as_str().to_owned(), self.pid);
                 return Ok(Some(Observed::Listener(ListenerView { name, pid })));
@@ -220,6 +227,7 @@ pub(crate) fn one(
         match kind {
             _ if record.kind == kind => {}
             NameKind::Endpoint => return Err(JoinError::NotAnEndpoint(name.clone())),
+            NameKind::Window => return Err(JoinError::NotAWindow(name.clone())),
             _ => return Err(JoinError::NotAChannel(name.clone())),
         }
         match Look::begin(domain, name, record.socket)? {
@@ -358,8 +366,6 @@ fn note(
     // It ended between the two looks, or the file belongs to another user and does not count here.
     if !matches!(observed, Err(JoinError::NotFound(_) | JoinError::ForeignFile(_))) {
         let name = name.as_str().to_owned();
-        let [is_endpoint, is_listener] =
-            [NameKind::Endpoint, NameKind::Listener].map(|it| kind == it);
-        sightings.push(Sighting { name, is_endpoint, is_listener, observed });
+        sightings.push(Sighting { name, kind, observed });
     }
 }

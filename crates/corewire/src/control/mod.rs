@@ -6,13 +6,14 @@
 //! | [`domain`] | a runtime directory, opened; this process's socket in it |
 //! | `accepting` | who may connect to that socket |
 //! | [`connection`] | the requests of a peer that has connected |
-//! | [`reachable`] | what they find by name: senders, endpoints and listeners serve them |
+//! | [`reachable`] | what they find by name: senders, endpoints, windows and listeners serve them |
 //! | [`asking`] | asking another process: its answers and refusals |
 //! | `frames` | what several of these do with frames and errors |
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`shared`] | channels of several senders: entering, admitting, taking over, watching |
 //! | [`endpoint`] | an endpoint's side: who its peers are |
+//! | [`window`] | windows: the owner's side, and that of the others |
 //! | [`listener`] | a listener's side: connections that wait to be accepted |
 //! | [`look`] | asking the processes that have names, one or all at once |
 //! | [`memory`] | private memory of senders |
@@ -38,6 +39,7 @@ pub(crate) mod owner;
 pub(crate) mod reachable;
 pub(crate) mod sample;
 pub(crate) mod shared;
+pub(crate) mod window;
 
 /// How long a process may take to end after its sockets, where the kernel does not show that it is ending.
 pub(crate) const ENDS_WITHIN: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What peers reach by name through this process's socket. Channels, endpoints and listeners serve their own requests;
+//! What peers reach by name through this process's socket. Channels, endpoints, listeners and windows serve their own requests;
 //! the domain finds them by kind and name, and a connection knows only what is here.
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub(crate) enum Kind {
     Shared,
     Endpoint,
     Listener,
+    Window,
 }
 
 /// Something that has a name.

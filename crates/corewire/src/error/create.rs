@@ -39,6 +39,8 @@ pub enum NameUse {
     Endpoint,
     /// A listener.
     Listener,
+    /// A window.
+    Window,
     /// The process that holds the name has not published yet what it creates.
     Unknown,
 }
@@ -50,6 +52,7 @@ impl fmt::Display for NameInUse {
             NameUse::SharedChannel => ("shared channel ", "is one of its senders"),
             NameUse::Endpoint => ("endpoint ", "has it"),
             NameUse::Listener => ("listener ", "has it"),
+            NameUse::Window => ("window ", "has it"),
             NameUse::Unknown => ("", "has the name"),
         };
         write!(f, "{kind}{} already exists", self.name)?;

@@ -30,7 +30,7 @@ pub enum ConnectError {
         after: Duration,
     },
     /// The name belongs to a channel or a listener.
-    #[error("{0} is a channel or a listener, not an endpoint")]
+    #[error("{0} is a channel, a listener or a window, not an endpoint")]
     NotAnEndpoint(ChannelName),
     /// This endpoint has its maximum number of peers.
     #[error("this endpoint has its maximum of {max} peers")]
@@ -143,8 +143,11 @@ pub enum JoinError {
     #[error("channel {0} does not exist")]
     NotFound(ChannelName),
     /// The name belongs to an endpoint or a listener.
-    #[error("{0} is an endpoint or a listener, not a channel")]
+    #[error("{0} is an endpoint, a listener or a window, not a channel")]
     NotAChannel(ChannelName),
+    /// The name does not belong to a window.
+    #[error("{0} is a channel, an endpoint or a listener, not a window")]
+    NotAWindow(ChannelName),
     /// The sender of the channel keeps messages for its receivers: it is no [last value](crate::Domain::latest).
     #[error("channel {0} is no last value: its sender does not overwrite")]
     NotALastValue(ChannelName),
@@ -230,7 +233,7 @@ pub enum JoinError {
         pid: u32,
     },
     /// The name belongs to a channel or a listener.
-    #[error("{0} is a channel or a listener, not an endpoint")]
+    #[error("{0} is a channel, a listener or a window, not an endpoint")]
     NotAnEndpoint(ChannelName),
     /// The owner sent an invalid answer.
     #[error("the owner of channel {name} answered {found}")]

@@ -83,7 +83,7 @@ pub enum ConnectServiceError {
         after: Duration,
     },
     /// The name belongs to a channel or an endpoint.
-    #[error("{0} is a channel or an endpoint, not a listener")]
+    #[error("{0} is a channel, an endpoint or a window, not a listener")]
     NotAListener(ChannelName),
     /// The listener's process runs as another user, which has not admitted this process's user.
     #[error("listener {name} belongs to user {owner}, this process runs as user {user}")]

@@ -1,10 +1,11 @@
 //! One error type for each stage: opening a domain, creating a channel or an endpoint, joining,
-//! connecting, listening, sending, receiving, observing, waiting.
+//! connecting, listening, sending, receiving, using a window, observing, waiting.
 
 mod create;
 mod join;
 mod listen;
 mod transfer;
+mod window;
 
 use corewire_os::OsError;
 use corewire_os::directory::DirectoryError;
@@ -13,6 +14,7 @@ pub use self::create::{CreateError, EndpointError, NameInUse, NameUse};
 pub use self::join::{ConnectError, JoinError};
 pub use self::listen::{AcceptError, ConnectServiceError, ListenError};
 pub use self::transfer::{Overwritten, ReceiveError, SendError, ValueError};
+pub use self::window::{AttachError, WindowCreateError, WindowError};
 
 /// Why a domain cannot be opened.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

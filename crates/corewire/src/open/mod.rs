@@ -8,6 +8,7 @@
 //! | [`receiver`] | the builder of a receiver |
 //! | [`endpoint`] | creating an endpoint |
 //! | [`listener`] | listeners, and connections to them |
+//! | [`window`] | creating a window, and attaching to one |
 //! | [`join`] | joining a channel that exists |
 //! | [`waiting`] | joining a channel that does not exist yet |
 //! | [`levels`] | channels on two levels: relays and their followers |
@@ -20,3 +21,4 @@ pub(crate) mod levels;
 pub(crate) mod listener;
 pub(crate) mod receiver;
 pub(crate) mod waiting;
+pub(crate) mod window;

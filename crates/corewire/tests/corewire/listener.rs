@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::scratch::Scratch;
 use corewire::{
     ConnectError, ConnectServiceError, Connection, CreateError, Domain, EndpointError, JoinError,
-    ListenError, Listener, NameUse, Observed, Reason,
+    ListenError, Listener, NameKind, NameUse, Observed, Reason,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -315,11 +315,11 @@ fn listeners_are_listed_and_observed() {
     let seen = domain.observe_all(LONG).unwrap();
     assert_eq!(seen.len(), 3);
     for (sighting, name) in seen.iter().zip(["a", "b"]) {
-        assert!(sighting.is_listener && !sighting.is_endpoint && sighting.name == name);
+        assert!(sighting.kind == NameKind::Listener && sighting.name == name);
         let Ok(Observed::Listener(view)) = &sighting.observed else { panic!("{sighting:?}") };
         assert_eq!((view.name.as_str(), view.pid), (name, std::process::id()));
     }
-    assert!(!seen[2].is_listener);
+    assert_eq!(seen[2].kind, NameKind::Channel);
     drop((listeners, channel));
 }
 

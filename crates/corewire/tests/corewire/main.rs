@@ -19,3 +19,4 @@ mod rejoin;
 mod shared;
 mod typed;
 mod wait_set;
+mod window;

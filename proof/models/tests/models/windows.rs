@@ -11,11 +11,33 @@ use corewire_layout::window::{
 };
 use corewire_models::{ModelKernel, check, mutants};
 use corewire_ring::region::Region;
-use corewire_ring::window::{Book, Data, Participant, Roster, Seat, Stop, WindowShared};
+use corewire_ring::sync::pause;
+use corewire_ring::window::{Book, Data, Pace, Participant, Roster, Seat, Stop, WindowShared};
 use loom::thread;
 
-/// Polls before a sleep: so many that none sleeps, or none.
-const SPINS: u32 = u32::MAX;
+/// A wait that polls, or one that sleeps at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Polls,
+    Sleeps,
+}
+
+use Waits::{Polls, Sleeps};
+
+impl Pace for Waits {
+    fn poll(&mut self) -> bool {
+        pause();
+        *self == Polls
+    }
+
+    fn may_sleep(&self) -> bool {
+        *self == Sleeps
+    }
+
+    fn left_ns(&mut self) -> Option<u64> {
+        Some(u64::MAX)
+    }
+}
 
 /// A window of two participants, the owner and another one.
 struct Window {
@@ -79,37 +101,37 @@ fn get(data: &Data) -> u64 {
 fn wait(
     one: &Participant,
     kernel: &ModelKernel,
-    spins: u32,
+    waits: Waits,
     mut look: impl FnMut() -> bool,
 ) -> Result<(), Stop> {
-    one.wait(kernel, spins, &mut || Some(u64::MAX), || Ok(look().then_some(())))
+    one.wait(kernel, &mut { waits }, || Ok(look().then_some(())))
 }
 
 /// Takes the lock alone.
-fn lock(one: &Participant, kernel: &ModelKernel, spins: u32) {
-    wait(one, kernel, spins, || one.try_claim()).unwrap();
-    wait(one, kernel, spins, || one.has_no_readers()).unwrap();
+fn lock(one: &Participant, kernel: &ModelKernel, waits: Waits) {
+    wait(one, kernel, waits, || one.try_claim()).unwrap();
+    wait(one, kernel, waits, || one.has_no_readers()).unwrap();
 }
 
-fn share(one: &Participant, kernel: &ModelKernel, spins: u32) {
-    wait(one, kernel, spins, || one.try_share(kernel)).unwrap();
+fn share(one: &Participant, kernel: &ModelKernel, waits: Waits) {
+    wait(one, kernel, waits, || one.try_share(kernel)).unwrap();
 }
 
-/// Gives the lock back. One that spins need not be woken, and the fence of a wake-up would hide what is missing.
-fn release(one: &Participant, kernel: &ModelKernel, spins: u32) {
+/// Gives the lock back. One that waits need not be woken, and the fence of a wake-up would hide what is missing.
+fn release(one: &Participant, kernel: &ModelKernel, waits: Waits) {
     one.release();
-    if spins == 0 {
+    if waits == Sleeps {
         one.tell(kernel);
     }
 }
 
 /// Both add one to the data under the lock.
-fn both_count(spins: u32) {
+fn both_count(waits: Waits) {
     let Window { kernel, owner, other, data, .. } = window();
     let add = move |one: &Participant, kernel: &ModelKernel, data: &Data| {
-        lock(one, kernel, spins);
+        lock(one, kernel, waits);
         put(data, get(data) + 1);
-        release(one, kernel, spins);
+        release(one, kernel, waits);
     };
     let (there, far) = (kernel.clone(), data.clone());
     let thread = thread::spawn(move || add(&other, &there, &far));
@@ -120,42 +142,42 @@ fn both_count(spins: u32) {
 
 #[test]
 fn quick_the_lock_has_one_holder() {
-    check(3, || both_count(SPINS));
+    check(3, || both_count(Polls));
 }
 
 #[test]
 fn quick_who_sleeps_for_the_lock_is_woken() {
-    check(3, || both_count(0));
+    check(3, || both_count(Sleeps));
 }
 
 /// One changes the data under the lock, the other one reads it.
-fn one_reads(spins: u32) {
+fn one_reads(waits: Waits) {
     let Window { kernel, owner, other, data, .. } = window();
     let (there, far) = (kernel.clone(), data.clone());
     let thread = thread::spawn(move || {
-        share(&other, &there, spins);
+        share(&other, &there, waits);
         let found = get(&far);
         other.unshare();
-        if spins == 0 {
+        if waits == Sleeps {
             other.tell(&there);
         }
         found
     });
-    lock(&owner, &kernel, spins);
+    lock(&owner, &kernel, waits);
     put(&data, 1);
     put(&data, 2);
-    release(&owner, &kernel, spins);
+    release(&owner, &kernel, waits);
     assert!([0, 2].contains(&thread.join().unwrap()));
 }
 
 #[test]
 fn quick_who_shares_the_lock_reads_what_nobody_changes() {
-    check(3, || one_reads(SPINS));
+    check(3, || one_reads(Polls));
 }
 
 #[test]
 fn quick_who_sleeps_for_its_share_of_the_lock_is_woken() {
-    check(2, || one_reads(0));
+    check(2, || one_reads(Sleeps));
 }
 
 #[test]
@@ -174,7 +196,7 @@ fn quick_the_lock_of_one_that_has_ended_is_free() {
             thread.join().unwrap();
             roster.remove(seat, &there);
         });
-        lock(&owner, &kernel, 0);
+        lock(&owner, &kernel, Sleeps);
         put(&data, get(&data) + 2);
         owner.release();
         thread.join().unwrap();
@@ -199,7 +221,7 @@ fn quick_what_one_that_has_ended_had_read_is_changed_afterwards() {
             let there = thread.join().unwrap();
             roster.remove(seat, &there);
         });
-        lock(&owner, &kernel, 0);
+        lock(&owner, &kernel, Sleeps);
         put(&data, 2);
         owner.release();
         thread.join().unwrap();
@@ -207,15 +229,15 @@ fn quick_what_one_that_has_ended_had_read_is_changed_afterwards() {
 }
 
 /// Each puts into its own window, and reads the other's behind a fence.
-fn fence(spins: u32) {
+fn fence(waits: Waits) {
     let Window { kernel, owner, other, data, .. } = window();
     let second = window().data;
     let meet = move |one: &Participant, kernel: &ModelKernel| {
         let number = one.enter_fence();
-        if spins == 0 {
+        if waits == Sleeps {
             one.tell(kernel);
         }
-        one.wait(kernel, spins, &mut || Some(u64::MAX), || one.is_fenced(number, ROWS)).unwrap();
+        one.wait(kernel, &mut { waits }, || one.is_fenced(number, ROWS)).unwrap();
     };
     let (there, near, far) = (kernel.clone(), data.clone(), second.clone());
     let thread = thread::spawn(move || {
@@ -230,12 +252,12 @@ fn fence(spins: u32) {
 
 #[test]
 fn quick_what_was_put_before_a_fence_is_there_behind_it() {
-    check(3, || fence(SPINS));
+    check(3, || fence(Polls));
 }
 
 #[test]
 fn quick_who_sleeps_in_a_fence_is_woken() {
-    check(2, || fence(0));
+    check(2, || fence(Sleeps));
 }
 
 #[test]
@@ -251,7 +273,7 @@ fn quick_a_fence_with_one_that_has_ended_ends() {
         });
         let number = owner.enter_fence();
         let look = || owner.is_fenced(number, ROWS);
-        let ended = owner.wait(&kernel, 0, &mut || Some(u64::MAX), look);
+        let ended = owner.wait(&kernel, &mut { Sleeps }, look);
         assert_eq!(ended, Err(Stop::Gone(seat)));
         assert_eq!(get(&data), 1);
         thread.join().unwrap();
@@ -259,36 +281,36 @@ fn quick_a_fence_with_one_that_has_ended_ends() {
 }
 
 /// The owner opens the window to the other one, which changes the data.
-fn epoch(spins: u32) {
+fn epoch(waits: Waits) {
     let Window { kernel, owner, other, data, .. } = window();
     let (there, far, seat) = (kernel.clone(), data.clone(), other.seat());
     let thread = thread::spawn(move || {
-        wait(&other, &there, spins, || other.is_posted()).unwrap();
+        wait(&other, &there, waits, || other.is_posted()).unwrap();
         put(&far, get(&far) + 1);
         other.complete();
-        if spins == 0 {
+        if waits == Sleeps {
             other.tell(&there);
         }
     });
     put(&data, 5);
     assert!(owner.post(seat));
-    if spins == 0 {
+    if waits == Sleeps {
         owner.tell(&kernel);
     }
     let look = || Ok(owner.is_complete(seat)?.then_some(()));
-    owner.wait(&kernel, spins, &mut || Some(u64::MAX), look).unwrap();
+    owner.wait(&kernel, &mut { waits }, look).unwrap();
     assert_eq!(get(&data), 6);
     thread.join().unwrap();
 }
 
 #[test]
 fn quick_an_epoch_is_between_post_and_wait() {
-    check(3, || epoch(SPINS));
+    check(3, || epoch(Polls));
 }
 
 #[test]
 fn quick_who_sleeps_for_an_epoch_is_woken() {
-    check(2, || epoch(0));
+    check(2, || epoch(Sleeps));
 }
 
 #[test]
@@ -301,7 +323,7 @@ fn quick_what_was_put_before_an_addition_is_there_with_it() {
             assert_eq!(other.add(0, 1), Some(0));
             other.tell(&there);
         });
-        wait(&owner, &kernel, 0, || owner.book().count(0) == Some(1)).unwrap();
+        wait(&owner, &kernel, Sleeps, || owner.book().count(0) == Some(1)).unwrap();
         assert_eq!(get(&data), 3);
         thread.join().unwrap();
     });
@@ -316,7 +338,7 @@ fn number(change: fn(&Data), load: fn(&Data) -> u64) {
         change(&far);
     });
     while load(&data) == 0 {
-        corewire_ring::sync::pause();
+        pause();
     }
     assert_eq!(get(&data), 3);
     thread.join().unwrap();
