@@ -1,7 +1,7 @@
 //! Windows: memory that other processes put to, get from, and change by atomic operations.
 //!
-//! A window has two segments. The first holds its *data*, and nothing else: whoever may write there may write any byte, so
-//! neither sizes nor locks are there. The second holds what the participants of the window agree by: its *book*. All
+//! A window has two segments. The first holds its *data*, and nothing else: a process that may write there may write any
+//! byte, so neither sizes nor locks are there. The second holds what the participants of the window agree by: its *book*. All
 //! participants of the owner's user have both; a guest has the data alone.
 //!
 //! ```text

@@ -20,8 +20,8 @@ use corewire_transfer::Remote;
 use crate::error::{ConnectError, JoinError, ReceiveError};
 use crate::guard::Guarded;
 use crate::host::ReceiverRing;
-use crate::open::window::WindowHandle;
 use crate::wait::Readiness;
+use crate::window_handle::WindowHandle;
 
 /// The control half of a channel's sender.
 pub(crate) trait SenderHalf: Send + Sync {

@@ -202,6 +202,7 @@ mod tell;
 mod topology;
 mod typed;
 mod wait;
+mod window_handle;
 
 pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
 pub use control::look::{ListenerView, Observed, Sighting};
@@ -335,7 +336,7 @@ pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
 pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;
-pub use open::window::{WindowBuilder, WindowHandle};
+pub use open::window::WindowBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
@@ -357,6 +358,7 @@ pub use topology::{Topology, TopologyError};
 pub use typed::payload::Payload;
 pub use typed::schema::{ChannelType, MessageType};
 pub use wait::{Interrupter, Readiness, Wait};
+pub use window_handle::WindowHandle;
 pub use zerocopy;
 
 /// Items that the macros of `corewire-derive` need. Other code must not use them.

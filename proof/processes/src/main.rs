@@ -51,6 +51,12 @@
 //! | `misbehave` | binds and sends `count` messages that are none, says how that ended |
 //! | `work` | does the jobs of a queue, notes each in a file |
 //! | `watch` | reads a last value until its writer ends, says how many |
+//! | `add-under-lock` | adds to numbers of a window under its lock; `count` is its place |
+//! | `own-window` | has a window until its standard input ends |
+//! | `hold-window` | holds the lock of a window until its standard input ends |
+//! | `intrude-window` | attaches to a window to read, and tries to write to it |
+//! | `fork-window` | forks with a window, and checks what child and parent can do |
+//! | `follow` | takes part in a program of `count` operations on a window, as process `group` of `receivers` |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -81,6 +87,7 @@ mod supervised;
 mod talker;
 mod torturer;
 mod typed;
+mod windows;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -242,6 +249,12 @@ fn run() -> Outcome {
         "talker" => talker::talk(&domain, &options),
         "work" => patterns::work(&domain, directory.as_ref(), &options),
         "watch" => patterns::watch(&domain, &options),
+        "add-under-lock" => windows::add(&domain, &options),
+        "own-window" => windows::own(&domain, &options),
+        "hold-window" => windows::hold(&domain, &options),
+        "intrude-window" => windows::intrude(&domain, &options),
+        "fork-window" => windows::fork(&domain, &options),
+        "follow" => windows::follow(&domain, &options),
         "mesh" => mesh::run(&domain, &options),
         "echo" => large::echo(&domain, &options),
         "listen" => listening::listen(&domain, &options),

@@ -1,5 +1,5 @@
 //! What the participants of a window agree by: a lock, fences, epochs and counters. The data itself needs no agreement:
-//! its bytes are copied, and its words loaded, stored and changed, by whoever has them mapped ([`data`]).
+//! its bytes are copied, and its words loaded, stored and changed, by all that have them mapped ([`data`]).
 //!
 //! A window has an *owner*, in whose memory the data lies, and other *participants*, which have attached to it. Each has a
 //! row of the window's [`Book`], of which it writes the words that say how far it is. Nobody writes a word of another one,
@@ -20,7 +20,7 @@
 //! # Sleeping
 //! All that wait share one bell. One that goes to sleep reads the bell, sets the word *sleepers*, fences, and looks once
 //! more. One that has stored something fences, and, if that word is set, clears it, changes the bell, and wakes everybody.
-//! Whoever must wait again sets it again. If a process dies between these steps, the owner's control thread rings when it
+//! Those that must wait again set it again. If a process dies between these steps, the owner's control thread rings when it
 //! learns of the death.
 //!
 //! # Cost

@@ -52,7 +52,7 @@ impl Roster {
     }
 
     /// This participant has ended: the kernel says that its process has, or it has said that it detaches. Frees what it
-    /// had, and wakes everybody. What it had stored before is visible to whom it lets go on.
+    /// had, and wakes everybody. What it had stored before is visible to those that go on.
     pub fn remove<K: Kernel>(&self, seat: Seat, kernel: &K) {
         let book = &self.book;
         if book.tenure(seat.row) != (Tenure { generation: seat.generation, is_present: true }) {

@@ -13,8 +13,7 @@ use corewire_os::{process, random_u128};
 use corewire_ring::window::{Book, Data, Participant, Roster, Seat, WindowShared};
 
 use crate::control::asking::ANSWER_TIMEOUT;
-use crate::control::look;
-use crate::control::look::Observed;
+use crate::control::look::{self, Observed};
 use crate::control::reachable::Kind;
 use crate::control::window::observer::WindowObserver;
 use crate::control::window::{self, Attached, WindowControl, WindowParts};
@@ -22,53 +21,10 @@ use crate::error::{AttachError, JoinError, OpenError, WindowCreateError};
 use crate::open::domain::Domain;
 use crate::path::window::{Window, WindowBase};
 use crate::wait::Patience;
+use crate::window_handle::WindowHandle;
 
 /// The number of participants if none is said.
 const PARTICIPANTS: u32 = 64;
-
-/// What others need to attach to a window: to be sent in a message. It stays valid for as long as the window exists; a
-/// later window of the same name is another one.
-///
-/// It is no secret and gives no right: whoever may enter the domain may attach, with the rights that the window gives.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WindowHandle {
-    pub(crate) socket: u128,
-    pub(crate) incarnation: u128,
-    pub(crate) name: ChannelName,
-}
-
-impl WindowHandle {
-    /// As bytes: 32 bytes and the name.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(32 + self.name.as_str().len());
-        bytes.extend(self.socket.to_le_bytes());
-        bytes.extend(self.incarnation.to_le_bytes());
-        bytes.extend(self.name.as_str().bytes());
-        bytes
-    }
-
-    /// Of bytes that [`to_bytes`](Self::to_bytes) has made.
-    ///
-    /// # Errors
-    /// [`AttachError::NotAHandle`].
-    pub fn of_bytes(bytes: &[u8]) -> Result<Self, AttachError> {
-        let parse = || {
-            let (socket, rest) = bytes.split_first_chunk::<16>()?;
-            let (incarnation, name) = rest.split_first_chunk::<16>()?;
-            let [socket, incarnation] = [socket, incarnation].map(|it| u128::from_le_bytes(*it));
-            let name = ChannelName::new(std::str::from_utf8(name).ok()?).ok()?;
-            (socket != 0 && incarnation != 0).then_some(Self { socket, incarnation, name })
-        };
-        parse().ok_or(AttachError::NotAHandle { found: bytes.len() })
-    }
-
-    /// The window's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.name.as_str()
-    }
-}
 
 impl Domain {
     /// Returns the builder of a window: `bytes` bytes of memory that this process shares with others.

@@ -20,3 +20,4 @@ mod refusals;
 mod relays;
 mod stopped;
 mod torture;
+mod windows;

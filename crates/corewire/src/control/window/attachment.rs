@@ -23,9 +23,9 @@ use crate::control::frames::next_descriptor;
 use crate::control::hub::{Failures, Handler, Token};
 use crate::error::AttachError;
 use crate::halves::{WindowHalf, window_notice as notice};
-use crate::open::window::WindowHandle;
 use crate::tell::tell;
 use crate::wait::Patience;
+use crate::window_handle::WindowHandle;
 
 /// A participant's link to the window's owner.
 pub(crate) struct Attachment {

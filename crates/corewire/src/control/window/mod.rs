@@ -40,8 +40,8 @@ use crate::control::hub::{Failures, Handler, Token};
 use crate::control::reachable::{Kind, Reachable, Visitor};
 use crate::guard::lock;
 use crate::halves::{WindowHalf, window_notice as notice};
-use crate::open::window::WindowHandle;
 use crate::tell::tell;
+use crate::window_handle::WindowHandle;
 
 /// The owner's control half of a window.
 pub(crate) struct WindowControl {

@@ -27,8 +27,8 @@ use corewire_ring::window::{Data, Number, Participant, Seat, Word};
 pub use self::locks::{Lock, WindowLock};
 use crate::error::WindowError;
 use crate::halves::{WindowHalf, window_notice as notice};
-use crate::open::window::WindowHandle;
 use crate::wait::{Interrupter, Wait};
+use crate::window_handle::WindowHandle;
 
 /// Memory that several processes read and write: the owner, which has created it, and the other participants, which have
 /// attached to it ([`Domain::window`](crate::Domain::window), [`Domain::attach_window`](crate::Domain::attach_window)).
@@ -56,7 +56,7 @@ pub struct Window {
     wait: Wait,
     /// The fence that this participant has entered and that has not ended, because its time was up.
     fence: Option<u64>,
-    /// To whom the owner has opened the window.
+    /// The participants to which the owner has opened the window.
     posted: Vec<Seat>,
     /// Whether this participant has started an epoch.
     has_started: bool,
