@@ -36,6 +36,9 @@ pub const PLANNED_FROM_BYTES: usize = 1 << FIRST_LOG2;
 /// Number of classes of sizes in a [`Plan`].
 pub const CLASSES: usize = 16;
 
+/// From here on an untuned copy that nobody reads soon goes past the caches.
+pub const STREAMED_FROM_BYTES: usize = 512 << 10;
+
 const FIRST_LOG2: u32 = 9;
 /// Bits of a class in a plan.
 const BITS: u32 = 4;
@@ -71,6 +74,8 @@ pub enum NextReader {
     Peer,
     /// This core: a message has arrived.
     Own,
+    /// Nobody soon, and the target is in no cache near this core.
+    Nobody,
 }
 
 impl Routine {
@@ -167,6 +172,22 @@ impl Plan {
     /// The C library for everything.
     pub const LIBRARY: Self = Self(0);
 
+    /// The plan where nothing has been measured. For targets that nobody reads soon, long copies go past the caches: a
+    /// store to a line that is in no cache would fetch the line first.
+    #[must_use]
+    pub fn untuned(next: NextReader) -> Self {
+        if next != NextReader::Nobody {
+            return Self::LIBRARY;
+        }
+        let mut streaming = [Routine::Avx512Streaming, Routine::Avx2Streaming].into_iter();
+        let streaming = streaming.find(|routine| routine.is_possible());
+        let of_class = |class| match streaming {
+            Some(routine) if Self::least_bytes(class) >= STREAMED_FROM_BYTES => routine,
+            _ => Routine::Library,
+        };
+        Self::new(core::array::from_fn(of_class))
+    }
+
     /// The plan with these routines. One that is not possible on this processor becomes the C library.
     #[must_use]
     pub fn new(routines: [Routine; CLASSES]) -> Self {
@@ -199,8 +220,8 @@ impl Plan {
     }
 }
 
-/// The plans of this process: for targets that another core reads next, and for those that this core reads.
-static PLANS: [StaticU64; 2] = [StaticU64::new(0), StaticU64::new(0)];
+/// The plans of this process, by who reads the target next.
+static PLANS: [StaticU64; 3] = [StaticU64::new(0), StaticU64::new(0), StaticU64::new(0)];
 
 /// Sets the plan of this process for copies whose target `next` reads.
 pub fn set_plan(next: NextReader, plan: Plan) {
@@ -296,6 +317,17 @@ mod tests {
         }
         assert_eq!([512, 1023, 4096, 8191, 16 << 20, usize::MAX].map(of), [true; 6]);
         assert_eq!((Plan::least_bytes(0), Plan::least_bytes(15)), (512, 16 << 20));
+    }
+
+    #[test]
+    fn without_a_measurement_only_long_copies_that_nobody_reads_go_past_the_caches() {
+        for next in [NextReader::Peer, NextReader::Own] {
+            assert_eq!(Plan::untuned(next), Plan::LIBRARY);
+        }
+        let plan = Plan::untuned(NextReader::Nobody);
+        assert_eq!(plan.routine(STREAMED_FROM_BYTES - 1), Routine::Library);
+        let is_possible = Routine::Avx2Streaming.is_possible();
+        assert_eq!(plan.routine(STREAMED_FROM_BYTES) != Routine::Library, is_possible);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use core::ops::Deref;
 use core::ptr;
 
 use crate::Trusted;
-use crate::copying::NextReader;
+use crate::copying::{self, NextReader};
 use crate::sync::{AtomicU32, AtomicU64};
 
 mod copies;
@@ -176,6 +176,17 @@ impl Region {
         let target = self.bytes_at(offset, source.len(), Access::Write);
         // SAFETY: mapped; the region is writable for the role that calls this; no reference to these bytes exists.
         unsafe { copies::write(source.as_ptr(), target, source.len()) };
+    }
+
+    /// As [`put`](Self::put), of bytes that nobody reads soon, to memory that is in no cache near this core.
+    ///
+    /// # Panics
+    /// If it reaches beyond the region.
+    #[inline]
+    pub fn put_far(&self, offset: usize, source: &[u8]) {
+        let target = self.bytes_at(offset, source.len(), Access::Write);
+        // SAFETY: as in `put`.
+        unsafe { copying::copy(NextReader::Nobody, source.as_ptr(), target, source.len()) };
     }
 
     /// Copies the bytes at `offset` to `target`, while any process may write them: what is copied is any mixture.

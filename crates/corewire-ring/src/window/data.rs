@@ -171,6 +171,15 @@ impl Data {
         self.region.put(offset, source);
     }
 
+    /// As [`put`](Self::put), to data that is in no cache near this core.
+    ///
+    /// # Panics
+    /// As for [`put`](Self::put).
+    pub fn put_far(&self, offset: usize, source: &[u8]) {
+        assert!(self.is_writable, "own rights");
+        self.region.put_far(offset, source);
+    }
+
     /// Copies the data from `offset` on to `target`.
     ///
     /// # Panics
@@ -180,29 +189,28 @@ impl Data {
         self.region.get(offset, target);
     }
 
-    /// The number at `offset`, in place.
-    ///
-    /// # Panics
-    /// If it is not aligned, or reaches beyond the data, or the data is not writable.
+    /// The number at `offset`, in place; `None` if it is not aligned, or reaches beyond the data, or the data is not
+    /// writable.
     #[inline]
     #[must_use]
-    pub fn word<T: Number>(&self, offset: usize) -> Word<'_, T> {
-        assert!(self.is_writable, "own rights");
-        Word { cell: T::cell(&self.region, offset), _number: PhantomData }
+    pub fn at<T: Number>(&self, offset: u64) -> Option<Word<'_, T>> {
+        let size = size_of::<T>() as u64;
+        let is_right = self.is_writable && offset.is_multiple_of(size);
+        let at = self.find(offset, size).filter(|_| is_right)?;
+        Some(Word { cell: T::cell(&self.region, at), _number: PhantomData })
     }
 
-    /// The number at `offset`.
-    ///
-    /// # Panics
-    /// If it is not aligned, or reaches beyond the data.
+    /// Loads the number at `offset`; `None` if it is not aligned, or reaches beyond the data.
     #[inline]
     #[must_use]
-    pub fn load<T: Number>(&self, offset: usize) -> T {
+    pub fn load<T: Number>(&self, offset: u64) -> Option<T> {
+        let size = size_of::<T>() as u64;
+        let at = self.find(offset, size).filter(|_| offset.is_multiple_of(size))?;
         // The memory may be mapped read-only, where some processors cannot execute an acquire load.
-        let bits = T::cell(&self.region, offset).load(Relaxed);
+        let bits = T::cell(&self.region, at).load(Relaxed);
         // ORDER(X23): pairs with X20 and X22.
         fence_at!(X23: Acquire);
-        T::of_bits(bits)
+        Some(T::of_bits(bits))
     }
 }
 
@@ -340,25 +348,31 @@ mod tests {
     #[test]
     fn numbers_change_as_their_type_says() {
         let data = data(true);
-        let signed = data.word::<i32>(4);
+        let signed = data.at::<i32>(4).unwrap();
         assert_eq!((signed.fetch_add(-5), signed.load()), (0, -5));
         assert_eq!((signed.fetch_max(-7), signed.fetch_min(-7), signed.load()), (-5, -5, -7));
-        assert_eq!((data.word::<u32>(4).fetch_max(3), signed.load()), (u32::MAX - 6, -7));
-        let float = data.word::<f64>(8);
+        assert_eq!((data.at::<u32>(4).unwrap().fetch_max(3), signed.load()), (u32::MAX - 6, -7));
+        let float = data.at::<f64>(8).unwrap();
         assert_eq!((float.fetch_add(0.5), float.fetch_add(0.25), float.load()), (0.0, 0.5, 0.75));
         assert_eq!(
-            (float.fetch_min(-1.0), float.swap(2.0), data.load::<f64>(8)),
+            (float.fetch_min(-1.0), float.swap(2.0), data.load::<f64>(8).unwrap()),
             (0.75, -1.0, 2.0)
         );
-        let bits = data.word::<u64>(16);
+        let bits = data.at::<u64>(16).unwrap();
         assert_eq!((bits.fetch_or(6), bits.fetch_and(3), bits.fetch_xor(1)), (0, 6, 2));
         assert_eq!((bits.compare_exchange(2, 9), bits.compare_exchange(3, 9)), (Err(3), Ok(3)));
         assert_eq!(bits.load(), 9);
     }
 
     #[test]
-    #[should_panic(expected = "own rights")]
-    fn what_is_read_only_gives_no_words() {
-        let _ = data(false).word::<u64>(0);
+    fn a_number_is_where_it_fits() {
+        let writable = data(true);
+        assert!(writable.at::<u64>(88).is_some() && writable.at::<u32>(96).is_some());
+        assert!(
+            [92, 96, 104, u64::MAX - 7].map(|at| writable.at::<u64>(at).is_some()) == [false; 4]
+        );
+        let read_only = data(false);
+        assert!(read_only.at::<u64>(0).is_none() && read_only.load::<u64>(0) == Some(0));
+        assert!([4, 96].map(|at| read_only.load::<u64>(at)) == [None; 2]);
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameKind};
@@ -16,6 +17,7 @@ use corewire_os::directory::{
 };
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
+use corewire_ring::copying::{self, NextReader, Plan};
 
 use crate::control::asking::ANSWER_TIMEOUT;
 use crate::control::domain::{DomainHandle, DomainInner};
@@ -303,6 +305,7 @@ impl DomainBuilder {
         let directory = RuntimeDirectory::open(&path, role)?;
         let hub = HubHandle::get()?;
         report_fallbacks();
+        choose_copies();
         let listening = if is_guest {
             None
         } else {
@@ -318,6 +321,16 @@ impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
+}
+
+/// Chooses the routines that copy, once for the process.
+fn choose_copies() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        for next in [NextReader::Peer, NextReader::Own, NextReader::Nobody] {
+            copying::set_plan(next, Plan::untuned(next));
+        }
+    });
 }
 
 /// Reports fallbacks: system calls that the kernel refuses, and what replaces them.

@@ -23,6 +23,7 @@ mod stream;
 mod tokio;
 mod top;
 mod wake;
+mod window;
 mod zimp;
 
 use clap::Subcommand;
@@ -132,6 +133,8 @@ enum What {
               value_parser = clap::value_parser!(u16).range(1..=990))]
         clients: u16,
     },
+    /// Windows: loads, stores and additions beside bare ones, and puts of 1 MiB beside the best copy routine.
+    Window(Options),
     /// Round trips between two tasks in tokio: endpoints and channels, compared with bare eventfds.
     Tokio(Options),
     /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
@@ -205,6 +208,7 @@ impl What {
                 let options = Options { clients: usize::from(clients), ..options };
                 anywhere("clients", clients::run, options)
             }
+            Self::Window(options) => polling("window", window::run, options),
             Self::Tokio(options) => polling("tokio", tokio::run, options),
             Self::Top(options) => anywhere("top", top::run, options),
         }
@@ -232,6 +236,7 @@ pub(crate) const ROLES: &[&dyn Work] = &[
     &policy::ROLE,
     &shared::ROLE,
     &wake::ROLE,
+    &window::ROLE,
     &queue::ROLE,
     &latest::ROLE,
     &death::MORTAL_ROLE,

@@ -346,23 +346,25 @@ fn number(change: fn(&Data), load: fn(&Data) -> u64) {
 
 #[test]
 fn quick_what_was_put_before_a_store_is_there_with_it() {
-    check(3, || number(|data| data.word::<u64>(0).store(1), |data| data.word::<u64>(0).load()));
+    check(3, || {
+        number(|data| data.at::<u64>(0).unwrap().store(1), |data| data.at::<u64>(0).unwrap().load())
+    });
 }
 
 #[test]
 fn quick_what_was_put_before_a_change_is_there_with_it() {
     fn add(data: &Data) {
-        data.word::<u64>(0).fetch_add(1);
+        data.at::<u64>(0).unwrap().fetch_add(1);
     }
-    check(3, || number(add, |data| data.load(0)));
+    check(3, || number(add, |data| data.load(0).unwrap()));
 }
 
 #[test]
 fn quick_what_was_put_before_a_number_is_there_for_who_changes_it() {
     fn change(data: &Data) -> u64 {
-        u64::from(data.word::<u64>(0).compare_exchange(1, 2).is_ok())
+        u64::from(data.at::<u64>(0).unwrap().compare_exchange(1, 2).is_ok())
     }
-    check(3, || number(|data| data.word::<u64>(0).store(1), change));
+    check(3, || number(|data| data.at::<u64>(0).unwrap().store(1), change));
 }
 
 mutants! {

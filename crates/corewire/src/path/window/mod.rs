@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the window, put and get, numbers |
 //! | `parts.rs` | put and get of lists |
+//! | `recent.rs` | which parts are in this process's caches |
 //! | `locks.rs` | passive epochs: locks |
 //! | `epochs.rs` | active epochs: fences; post, start, complete and wait |
 //! | `counters.rs` | completion counters |
@@ -13,6 +14,7 @@ mod counters;
 mod epochs;
 mod locks;
 mod parts;
+mod recent;
 mod waits;
 
 use std::fmt;
@@ -21,10 +23,12 @@ use std::sync::Arc;
 use corewire_layout::name::ChannelName;
 use corewire_layout::window::Rights;
 use corewire_os::sleep::Linux;
+use corewire_ring::copying::STREAMED_FROM_BYTES;
 use corewire_ring::sync::{Ordering::SeqCst, fence};
-use corewire_ring::window::{Data, Number, Participant, Seat, Word};
+use corewire_ring::window::{Data, Number, Participant, Seat, WindowShared, Word};
 
 pub use self::locks::{Lock, WindowLock};
+use self::recent::Recent;
 use crate::error::WindowError;
 use crate::halves::{WindowHalf, window_notice as notice};
 use crate::wait::{Interrupter, Wait};
@@ -51,7 +55,10 @@ pub struct Window {
     /// Nothing for a guest.
     participant: Option<Participant>,
     half: Arc<dyn WindowHalf>,
+    /// What `half` gives this thread to know.
+    shared: Arc<WindowShared>,
     base: WindowBase,
+    recent: Box<Recent>,
     linux: Linux,
     wait: Wait,
     /// The fence that this participant has entered and that has not ended, because its time was up.
@@ -93,8 +100,10 @@ impl Window {
         Self {
             data,
             participant,
+            shared: Arc::clone(half.shared()),
             half,
             base,
+            recent: Box::default(),
             linux: Linux::get(),
             wait: Wait::default(),
             fence: None,
@@ -173,8 +182,18 @@ impl Window {
     pub fn put(&self, offset: u64, source: &[u8]) -> Result<(), WindowError> {
         self.check(Rights::WRITE)?;
         let at = self.find(offset, source.len() as u64)?;
-        self.data.put(at, source);
+        self.put_at(at, source);
         Ok(())
+    }
+
+    /// Copies bytes to the window, at a place that has been checked.
+    #[inline]
+    fn put_at(&self, at: usize, source: &[u8]) {
+        if source.len() >= STREAMED_FROM_BYTES && self.recent.note(at, source.len()) {
+            self.data.put_far(at, source);
+        } else {
+            self.data.put(at, source);
+        }
     }
 
     /// Copies the bytes of the window from `offset` on to `target`.
@@ -197,9 +216,10 @@ impl Window {
     /// [`WindowError::Range`], [`WindowError::Misaligned`], [`WindowError::Rights`], and as for [`put`](Self::put).
     #[inline]
     pub fn at<T: Number>(&self, offset: u64) -> Result<Word<'_, T>, WindowError> {
-        self.check(Rights::ATOMIC)?;
-        let at = self.find_number::<T>(offset)?;
-        Ok(self.data.word(at))
+        match self.data.at(offset) {
+            Some(word) if self.may(Rights::ATOMIC) => Ok(word),
+            _ => Err(self.no_number::<T>(Rights::ATOMIC, offset)),
+        }
     }
 
     /// Loads the number at `offset`, a multiple of its size. What its writer had put before is visible.
@@ -208,9 +228,10 @@ impl Window {
     /// As for [`at`](Self::at), but it needs only the right to read.
     #[inline]
     pub fn load<T: Number>(&self, offset: u64) -> Result<T, WindowError> {
-        self.check(Rights::READ)?;
-        let at = self.find_number::<T>(offset)?;
-        Ok(self.data.load(at))
+        match self.data.load(offset) {
+            Some(number) if self.may(Rights::READ) => Ok(number),
+            _ => Err(self.no_number::<T>(Rights::READ, offset)),
+        }
     }
 
     /// Makes what this thread has put visible to every participant that learns of it in any way: a fence. Locks, fences,
@@ -249,7 +270,7 @@ impl Window {
     /// Returns a handle with which another thread can end a wait of this one.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        let (shared, linux) = (Arc::clone(self.half.shared()), self.linux);
+        let (shared, linux) = (Arc::clone(&self.shared), self.linux);
         Interrupter::new(move || shared.notify(notice::INTERRUPTED, &linux))
     }
 
@@ -258,13 +279,15 @@ impl Window {
     }
 
     /// Whether this participant may do something now.
-    #[inline]
+    #[inline(always)]
+    fn may(&self, needed: Rights) -> bool {
+        let notices = self.shared.notices() & !notice::INTERRUPTED;
+        notices == 0 && self.base.rights.include(needed)
+    }
+
+    #[inline(always)]
     fn check(&self, needed: Rights) -> Result<(), WindowError> {
-        let notices = self.half.shared().notices() & !notice::INTERRUPTED;
-        if notices != 0 || !self.base.rights.include(needed) {
-            return Err(self.refused(needed));
-        }
-        Ok(())
+        if self.may(needed) { Ok(()) } else { Err(self.refused(needed)) }
     }
 
     #[cold]
@@ -278,7 +301,7 @@ impl Window {
 
     /// Why the window cannot be used any more.
     fn ended(&self) -> Option<WindowError> {
-        let notices = self.half.shared().notices();
+        let notices = self.shared.notices();
         let name = || self.name_of().clone();
         match notices {
             _ if notices & notice::FORKED != 0 => Some(WindowError::Forked),
@@ -301,13 +324,14 @@ impl Window {
         WindowError::Range { name, offset, bytes, window_bytes }
     }
 
-    #[inline]
-    fn find_number<T: Number>(&self, offset: u64) -> Result<usize, WindowError> {
-        let needed = size_of::<T>() as u64;
-        if !offset.is_multiple_of(needed) {
-            return Err(WindowError::Misaligned { name: self.name_of().clone(), offset, needed });
+    /// Why a number cannot be located.
+    #[cold]
+    fn no_number<T: Number>(&self, needed: Rights, offset: u64) -> WindowError {
+        let size = size_of::<T>() as u64;
+        if let Err(error) = self.check(needed).and_then(|()| self.find(offset, size)) {
+            return error;
         }
-        self.find(offset, needed)
+        WindowError::Misaligned { name: self.name_of().clone(), offset, needed: size }
     }
 }
 

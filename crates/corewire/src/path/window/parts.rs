@@ -43,7 +43,7 @@ impl Window {
         }
         let lengths = sources.iter().map(|source| source.len());
         for Piece { part, skip, offset, bytes } in pieces(lengths, targets) {
-            self.data.put(offset, &sources[part][skip..skip + bytes]);
+            self.put_at(offset, &sources[part][skip..skip + bytes]);
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Window {
                 Err(WindowError::Gone { name: self.name_of().clone(), row: seat.row })
             }
             Stop::Notice => Err(self.ended().unwrap_or_else(|| {
-                self.half.shared().clear(notice::INTERRUPTED);
+                self.shared.clear(notice::INTERRUPTED);
                 WindowError::Interrupted
             })),
         }
