@@ -1,4 +1,4 @@
-//! Kills a role (a sender, a receiver or an endpoint) after each of its stores, which covers a
+//! Kills a role (a sender, a receiver, an endpoint or a participant of a window) after each of its stores, which covers a
 //! death at any instruction. The survivors must then find that no committed message is lost, that
 //! none is invented, torn, out of order or delivered twice, that no room is lost forever, and that
 //! no party stays asleep.
@@ -16,6 +16,7 @@
 //! | `broadcast` | the channel of one sender: its starts, the table of its operations, the recovery of its survivors, and the oracle |
 //! | `shared` | the same for the channel of several senders |
 //! | `pairs` | the same for endpoints |
+//! | `windows` | the same for windows |
 //! | `report` | the results, and the tables that are checked in |
 //!
 //! To add another ring, add another `engine::World` with a table of its own. `make kill` runs
@@ -30,3 +31,4 @@ pub mod pairs;
 pub mod report;
 pub mod shared;
 pub mod start;
+pub mod windows;

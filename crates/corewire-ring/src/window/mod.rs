@@ -41,7 +41,7 @@
 //! makes a call panic or read outside the book.
 //!
 //! Sources: Buntinas and others, "Design and Evaluation of Nemesis" (2.3); "Data Transfers between Processes in a SMP
-//! System" (IV-B); MPI 4.1, 12.5. Proofs: `proof/models/tests/models/windows.rs`.
+//! System" (IV-B); MPI 4.1, 12.5. Proofs: `proof/models/tests/models/windows.rs`, `proof/kill/src/windows.rs`.
 
 mod book;
 mod data;

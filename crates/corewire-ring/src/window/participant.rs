@@ -129,6 +129,11 @@ impl Participant {
         }
     }
 
+    /// Says that somebody sleeps, so that the next one that stores something rings.
+    pub fn announce_sleep(&self) {
+        self.book.sleepers().store(1, Relaxed);
+    }
+
     /// Sleeps once, unless `look` finds something.
     fn sleep<T, K: Kernel>(
         &self,
@@ -138,7 +143,7 @@ impl Participant {
     ) -> Result<Option<T>, Stop> {
         let shared = Bell { word: self.book.bell(), heard: doorbell::listen(self.book.bell()) };
         let own = Bell { word: &self.shared.bell, heard: doorbell::listen(&self.shared.bell) };
-        self.book.sleepers().store(1, Relaxed);
+        self.announce_sleep();
         // ORDER(X11): pairs with X10.
         fence_at!(X11: SeqCst);
         let found = look()?;

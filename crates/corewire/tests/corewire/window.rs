@@ -29,6 +29,7 @@ fn bytes_of(window: &Window, offset: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
+// Keeps P246.
 #[test]
 fn what_one_puts_the_other_gets() {
     let scratch = Scratch::new("window-put");
@@ -46,6 +47,7 @@ fn what_one_puts_the_other_gets() {
     assert!(matches!(error, WindowError::Address { .. }), "{error}");
 }
 
+// Keeps P246.
 #[test]
 fn lists_are_copied_part_by_part() {
     let scratch = Scratch::new("window-parts");
@@ -102,6 +104,7 @@ fn many_threads_add_to_one_number() {
     assert_eq!(owner.load::<f64>(0).unwrap().to_bits(), 2000f64.to_bits());
 }
 
+// Keeps P246.
 #[test]
 fn what_does_not_fit_is_refused_with_its_place() {
     let scratch = Scratch::new("window-range");
@@ -121,6 +124,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
     assert_eq!(error.to_string(), "counter 32: a window has counters 0 to 31");
 }
 
+// Keeps P246.
 #[test]
 fn a_participant_does_what_its_rights_allow() {
     let scratch = Scratch::new("window-rights");
@@ -232,6 +236,7 @@ fn rows_are_given_again() {
     assert_eq!(second.participant().unwrap().row(), 1);
 }
 
+// Keeps P248.
 #[test]
 fn the_lock_is_for_one_or_for_readers() {
     let scratch = Scratch::new("window-lock");
@@ -254,6 +259,7 @@ fn the_lock_is_for_one_or_for_readers() {
     assert!(owner.try_lock(WindowLocking::Exclusive).unwrap().is_some());
 }
 
+// Keeps P248.
 #[test]
 fn sums_under_the_lock_are_exact() {
     let scratch = Scratch::new("window-sums");
@@ -292,6 +298,7 @@ fn a_participant_that_leaves_with_the_lock_gives_it_back() {
     owner.lock(WindowLocking::Exclusive).unwrap().put(0, b"x").unwrap();
 }
 
+// Keeps P249.
 #[test]
 fn a_fence_waits_for_so_many() {
     let scratch = Scratch::new("window-fence");
@@ -340,6 +347,7 @@ fn a_fence_waits_for_so_many() {
     });
 }
 
+// Keeps P249.
 #[test]
 fn an_epoch_is_opened_started_completed_and_waited_for() {
     let scratch = Scratch::new("window-epochs");
@@ -378,6 +386,7 @@ fn an_epoch_is_opened_started_completed_and_waited_for() {
     assert!(matches!(owner.post(&[who]), Err(WindowError::Gone { row: 1, .. })));
 }
 
+// Keeps P249.
 #[test]
 fn counters_say_what_has_been_put() {
     let scratch = Scratch::new("window-counters");
@@ -400,6 +409,7 @@ fn counters_say_what_has_been_put() {
     assert_eq!(owner.counter(31), Ok(64));
 }
 
+// Keeps P249.
 #[test]
 fn a_window_that_is_closed_ends_what_waits() {
     let scratch = Scratch::new("window-closed");

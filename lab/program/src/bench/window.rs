@@ -5,7 +5,6 @@
 //! process and the same round.
 
 use corewire::{Window, WindowRights, WindowWord};
-use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_ring::copying::{self, CLASSES, NextReader, Plan, Routine};
 use corewire_ring::sync::AtomicU64;
 use corewire_ring::sync::Ordering::{Acquire, Release, SeqCst};
@@ -141,42 +140,40 @@ fn pass(
     Ok(())
 }
 
-/// Puts of 1 MiB, beside each routine on bare memory of the same kind: through so much memory in turn that it has left the
+/// Puts of 1 MiB as they are, and by each routine alone, to the same memory: through so much in turn that it has left the
 /// caches near the core, and through little.
 fn puts(options: &Options, crew: &Crew, report: &mut Report) -> Result<(), Failure> {
     let _owner = crew.domain()?.window("blocks", COLD as u64).prefault(true).create()?;
     let window = crew.domain()?.attach_window("blocks", WindowRights::WRITE)?;
-    let prefaulted = MemoryOptions { prefault: true, ..MemoryOptions::default() };
-    let (_segment, bare) = Segment::create(COLD as u64, prefaulted)?;
     let routines: Vec<Routine> = Routine::ALL.into_iter().filter(|it| it.is_possible()).collect();
-    let own = copying::plan(NextReader::Peer);
+    let plans = [NextReader::Peer, NextReader::Nobody].map(|next| (next, copying::plan(next)));
+    let set = |routine: Option<&Routine>| {
+        for (next, own) in plans {
+            copying::set_plan(next, routine.map_or(own, |routine| Plan::new([*routine; CLASSES])));
+        }
+    };
     let source = vec![1u8; COLD];
     for (state, memory_bytes) in [("cold", COLD), ("warm", WARM)] {
         let mut next = 0;
         let blocks = alternate(options.rounds, |_| {
             let mut rates = Vec::new();
             for routine in routines.iter().map(Some).chain([None]) {
-                let only = |routine: &Routine| Plan::new([*routine; CLASSES]);
-                copying::set_plan(NextReader::Peer, routine.map_or(own, only));
+                set(routine);
                 let mut start = Instant::now();
-                // The first ones bring warm memory back, which the block before has driven out.
+                // The first ones bring warm memory back, which the block before may have driven out.
                 for put in 0..PUTS + UNTIMED {
                     if put == UNTIMED {
                         start = Instant::now();
                     }
                     next = (next + PUT_BYTES) % memory_bytes;
-                    let source = &source[next..next + PUT_BYTES];
-                    match routine {
-                        Some(_) => bare.put(next, source),
-                        None => window.put(next as u64, source)?,
-                    }
+                    window.put(next as u64, &source[next..next + PUT_BYTES])?;
                 }
                 #[expect(clippy::cast_precision_loss, reason = "few bytes")]
                 rates.push((PUTS * PUT_BYTES) as f64 / start.elapsed().as_secs_f64() / 1e9);
             }
             Ok::<_, Failure>(rates)
         })?;
-        copying::set_plan(NextReader::Peer, own);
+        set(None);
         for (index, routine) in routines.iter().enumerate() {
             let key = format!("{state}_{}_gb_per_s", routine.name().replace('-', "_"));
             let words = format!("{state}, 1 MiB by {routine}");

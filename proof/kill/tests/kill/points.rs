@@ -7,6 +7,7 @@ use corewire_kill::engine::{Count, Engine, World};
 use corewire_kill::pairs::{A, B, C, Pairs};
 use corewire_kill::report;
 use corewire_kill::shared::Shared;
+use corewire_kill::windows::Windows;
 
 fn counts<W: World>(with_pairs: bool) -> Vec<Count> {
     Engine::<W>::new(None).run(with_pairs).unwrap_or_else(|found| panic!("{}", found.0))
@@ -14,11 +15,15 @@ fn counts<W: World>(with_pairs: bool) -> Vec<Count> {
 
 /// Kills at each point, and compares the table with the one that is checked in as `name`.
 fn kill_at_each<W: World>(name: &str) {
+    kill_at_least::<W>(name, 200);
+}
+
+fn kill_at_least<W: World>(name: &str, least: u64) {
     let counts = counts::<W>(false);
     let ((points, _), most) = (report::totals(&counts), report::longest(&counts));
     print!("{}", report::table(&counts));
     println!("kill points, {name}: {points}; {most} in each operation's longest state");
-    assert!(most >= 200, "only {most} kill points");
+    assert!(most >= least, "only {most} kill points");
     let checked_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("points").join(name);
     if let Err(changed) = report::compare(&counts, &checked_in.with_extension("txt")) {
         panic!("{changed}");
@@ -60,6 +65,18 @@ fn every_pair_of_kill_points_of_a_shared_channel_leaves_the_others_whole() {
 #[test]
 fn every_kill_point_of_endpoints_leaves_the_others_whole() {
     kill_at_each::<Pairs>("pairs");
+}
+
+// Keeps P248, P249.
+#[test]
+fn every_kill_point_of_a_window_leaves_the_others_whole() {
+    kill_at_least::<Windows>("windows", 30);
+}
+
+// Keeps P248, P249.
+#[test]
+fn every_pair_of_kill_points_of_a_window_leaves_the_others_whole() {
+    kill_at_each_pair::<Windows>("windows");
 }
 
 /// The pairs of kill points need this, and only `make kill` tries those.

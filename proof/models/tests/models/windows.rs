@@ -1,5 +1,7 @@
 //! Models of a window's book: the lock, fences, epochs, counters, the words of the data, sleep, and what is left by a
 //! participant that has ended.
+//!
+//! Keeps P248, P249.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -33,6 +33,7 @@ fn sums(window: &mut Window) -> [u64; 2] {
     [0, 8].map(|offset| held.load(offset).unwrap())
 }
 
+// Keeps P248.
 #[test]
 fn a_killed_holder_leaves_the_lock_and_at_most_one_operation_more() {
     let directory = Directory::new("window-kills");
@@ -65,6 +66,7 @@ fn a_killed_holder_leaves_the_lock_and_at_most_one_operation_more() {
     assert!(returned > 0);
 }
 
+// Keeps P248.
 #[test]
 fn one_that_is_stopped_keeps_the_lock() {
     let directory = Directory::new("window-stopped");
@@ -86,6 +88,7 @@ fn one_that_is_stopped_keeps_the_lock() {
     }
 }
 
+// Keeps P249.
 #[test]
 fn a_killed_reader_and_a_killed_holder_are_missed() {
     let directory = Directory::new("window-missed");
@@ -105,6 +108,7 @@ fn a_killed_reader_and_a_killed_holder_are_missed() {
     }
 }
 
+// Keeps P249.
 #[test]
 fn the_death_of_the_owner_ends_what_waits() {
     let directory = Directory::new("window-orphans");
@@ -133,6 +137,7 @@ fn the_death_of_the_owner_ends_what_waits() {
     }
 }
 
+// Keeps P247.
 #[test]
 fn what_may_only_be_read_is_not_written() {
     let directory = Directory::new("window-intruder");
@@ -149,6 +154,7 @@ fn what_may_only_be_read_is_not_written() {
     }
 }
 
+// Keeps P250.
 #[test]
 fn a_forked_child_has_no_window() {
     let directory = Directory::new("window-fork");
@@ -157,6 +163,7 @@ fn a_forked_child_has_no_window() {
     assert!(role.is_success());
 }
 
+// Keeps P246.
 #[test]
 fn programs_at_random_do_what_a_plain_copy_does() {
     let directory = Directory::new("window-programs");

@@ -3,6 +3,7 @@
 mod broadcast;
 mod pairs;
 mod shared;
+mod windows;
 
 use corewire_kill::engine::{Engine, Mistake, World};
 use corewire_layout::slot::SLOT_BYTES;
