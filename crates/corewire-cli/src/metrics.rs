@@ -320,15 +320,17 @@ fn render_windows(windows: &[WindowView], text: &mut Text) {
     };
     let bytes = all().map(|(of, view)| (of, view.bytes));
     text.gauge("window_bytes", "Length of a window.", bytes);
-    let participants = all().map(|(of, view)| (of, view.participants.len()));
+    // A guest sees no participants, not even the owner.
+    let seen = || all().filter(|(_, view)| !view.participants.is_empty());
+    let participants = seen().map(|(of, view)| (of, view.participants.len()));
     text.gauge(
         "window_participants",
         "Participants of a window, the owner included.",
         participants,
     );
-    let locked = all().map(|(of, view)| (of, u8::from(view.locked_by.is_some())));
+    let locked = seen().map(|(of, view)| (of, u8::from(view.locked_by.is_some())));
     text.gauge("window_locked", "1 while a participant has a window to itself.", locked);
-    let readers = all().map(|(of, view)| (of, view.readers));
+    let readers = seen().map(|(of, view)| (of, view.readers));
     text.gauge("window_readers", "Participants that share the lock of a window.", readers);
     let counts = windows.iter().flat_map(|view| {
         let used = view.counters.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -9,9 +9,9 @@
 //!        128     bell, sleepers         how those that wait are woken
 //!        4096    32 counters, 128 bytes apart
 //!        8192    a row of 1 KiB for each participant; the owner has row 0
-//!                  0    tenure, process, posts     the owner's control thread, and the owner (posts)
-//!                  128  fences, completes          its participant
-//!                  256  reading                    its participant
+//!                  0    tenure, process, posts, first   the owner's control thread, and the owner (posts)
+//!                  128  fences, completes, left         its participant
+//!                  256  reading                         its participant
 //! ```
 //!
 //! | word | written by |
@@ -19,9 +19,10 @@
 //! | lock | participants, by compare-and-swap; of one that has ended, the owner's control thread |
 //! | bell, sleepers | everybody |
 //! | counter | everybody, by addition |
-//! | tenure, process | the owner's control thread |
+//! | tenure, process, first | the owner's control thread |
 //! | posts | the owner |
-//! | fences, completes, reading | the participant of the row; before it has the row, and once it has ended, the owner's control thread |
+//! | fences, left, reading | the participant of the row; before it has the row, and once it has ended, the owner's control thread |
+//! | completes | the participant of the row |
 //!
 //! Source: Buntinas and others, "Design and Evaluation of Nemesis" (2.3: windows); MPI 4.1, chapter 12 (epochs and locks).
 
@@ -45,12 +46,16 @@ pub const PARTICIPANT_BYTES: usize = 8 * ROLE_BYTES;
 pub const PARTICIPANT_TENURE: usize = 0;
 /// Of a row: the participant's process, for display.
 pub const PARTICIPANT_PID: usize = 8;
-/// Of a row: how often the owner has opened the window to its participant.
+/// Of a row: how often the owner has opened the window to its participants, and for which one the last time: see [`Turn`].
 pub const PARTICIPANT_POSTS: usize = 16;
+/// Of a row: the number of the last fence before its participant came.
+pub const PARTICIPANT_FIRST: usize = 24;
 /// Of a row: how many fences its participant has entered.
 pub const PARTICIPANT_FENCES: usize = ROLE_BYTES;
-/// Of a row: how many epochs its participant has completed.
+/// Of a row: the last epoch that a participant of it has completed: see [`Turn`].
 pub const PARTICIPANT_COMPLETES: usize = ROLE_BYTES + 8;
+/// Of a row: the number of the last fence that its participant has left.
+pub const PARTICIPANT_LEFT: usize = ROLE_BYTES + 16;
 /// Of a row: 1 while its participant shares the lock, or is about to.
 pub const PARTICIPANT_READING: usize = 2 * ROLE_BYTES;
 
@@ -94,6 +99,31 @@ impl Tenure {
     }
 }
 
+/// An epoch between the owner and the participants of a row: the owner's post, and its completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// The participant of the row for which it is.
+    pub generation: u32,
+    /// Its number among the epochs of the row. It goes round.
+    pub number: u32,
+}
+
+impl Turn {
+    /// As a word.
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        (self.generation as u64) << 32 | self.number as u64
+    }
+
+    /// Of a word. Every word is one.
+    #[must_use]
+    pub const fn of_word(word: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+        let number = u32::from_le_bytes([a, b, c, d]);
+        Self { generation: u32::from_le_bytes([e, f, g, h]), number }
+    }
+}
+
 /// What the lock holds while the participant of this row has it: never 0.
 #[must_use]
 pub const fn holder(row: u32, generation: u32) -> u64 {
@@ -105,11 +135,11 @@ pub const fn holder(row: u32, generation: u32) -> u64 {
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing.
+    /// Nothing: with these rights of others, nobody can attach.
     pub const NONE: Self = Self(0);
     /// Get, and load.
     pub const READ: Self = Self(1);
-    /// Get, put, load and store.
+    /// Get, put, and load.
     pub const WRITE: Self = Self(3);
     /// Everything: also atomic operations.
     pub const ATOMIC: Self = Self(7);

@@ -43,7 +43,7 @@ pub trait InChild: Send + Sync {
 enum Entry {
     /// Pages to replace in the child.
     Pages(Pages),
-    /// Pages that are a hole in the child.
+    /// Pages that the kernel does not give to the child. Other memory may be there by the time of the handler.
     Hole(Pages),
     Descriptor(RawFd),
     Notice(Weak<dyn InChild>),
@@ -162,12 +162,7 @@ extern "C" fn in_child() {
     let entries = unsafe { &mut *TABLE.entries.get() };
     entries.retain(|entry| match entry {
         Entry::Pages(pages) => replace_with_zeroes(*pages),
-        Entry::Hole(pages) => {
-            let at = std::ptr::without_provenance_mut(pages.address);
-            // SAFETY: one of corewire's own mappings, or the hole that the kernel has left there.
-            unsafe { libc::munmap(at, pages.bytes) };
-            false
-        }
+        Entry::Hole(_) => false,
         Entry::Descriptor(descriptor) => {
             // SAFETY: this process's copy of a descriptor that corewire owns; its owner knows by
             // the generation that it is closed.
@@ -231,10 +226,10 @@ pub(crate) fn map_hole<E>(
     with_entries(|entries| {
         let at = map()?;
         let pages = Pages { address: at.addr(), bytes, generation: generation() };
-        // Where the kernel refuses this, the child removes them itself.
         // SAFETY: the mapping that was just made; the advice does not change its contents.
-        unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) };
-        entries.push(Entry::Hole(pages));
+        let is_left_out = unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) } == 0;
+        // Where the kernel refuses this, the child gets pages of its own.
+        entries.push(if is_left_out { Entry::Hole(pages) } else { Entry::Pages(pages) });
         Ok((at, pages))
     })
 }

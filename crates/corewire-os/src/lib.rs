@@ -19,6 +19,7 @@
 
 pub mod access;
 pub mod allocations;
+mod available;
 pub mod directory;
 pub mod event;
 pub mod file;

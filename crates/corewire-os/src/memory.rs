@@ -19,6 +19,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::available::check_available;
 use crate::fork::{self, Descriptor, Pages};
 use crate::process::check_file_size;
 use crate::{Doing, OsError};
@@ -97,14 +98,16 @@ impl Segment {
     /// it again for writing, unless it changes the mode first; one of another user cannot do that.
     ///
     /// # Errors
-    /// As for [`Segment::create`].
+    /// As for [`Segment::create`]; and if the machine, or this process's cgroup, does not have so much memory.
     pub fn create_window(
         bytes: u64,
         others_write: bool,
         options: MemoryOptions,
     ) -> Result<(Self, Region), OsError> {
-        let pages = round_up(bytes.max(1), PAGE_BYTES as u64)
-            .ok_or(OsError::new("map a window", Errno::OVERFLOW))?;
+        let pages = round_up(bytes.max(1), PAGE_BYTES as u64).ok_or_else(|| {
+            OsError::new(format!("make a window of {bytes} bytes"), Errno::OVERFLOW)
+        })?;
+        check_available(pages, "make a window")?;
         let descriptor = new_memfd(pages)?;
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, pages))
             .doing(format!("size a window of {bytes} bytes"))?;

@@ -179,6 +179,8 @@ pub(crate) mod window_notice {
     pub(crate) const INTERRUPTED: u32 = 4;
     /// The window was closed.
     pub(crate) const CLOSED: u32 = 8;
+    /// The connection to the living process that has the window is lost.
+    pub(crate) const DETACHED: u32 = 16;
 }
 
 /// The control half of a window, of its owner or of another participant.

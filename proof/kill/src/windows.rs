@@ -7,7 +7,7 @@ use corewire_layout::segment::Policy;
 use corewire_layout::window::book_bytes;
 use corewire_ring::region::Region;
 use corewire_ring::sync::kill::{self, Stretch};
-use corewire_ring::window::{Book, Data, Participant, Roster, Seat, Stop, WindowShared};
+use corewire_ring::window::{Book, Data, Participant, Roster, Seat, Stop, Turn, WindowShared};
 
 use crate::engine::{Operation, World, fail, stretch};
 use crate::kernel::{SharedLog, TurnKernel};
@@ -60,6 +60,8 @@ pub struct Windows {
     counted: [u64; 2],
     /// The fence that the owner has entered.
     fence: u64,
+    /// The epochs that the owner has opened to each.
+    turns: [Option<Turn>; 2],
     /// A mistake: the control thread learns of no death.
     pub hides_deaths: bool,
 }
@@ -77,7 +79,7 @@ impl Windows {
     /// Takes the lock, adds to both sums, gives it back. Gives up if it is taken.
     fn lock(&mut self, role: Role) {
         let one = &self.others[role];
-        if !one.try_claim() {
+        if one.try_claim() != Ok(true) {
             return;
         }
         if one.has_no_readers() {
@@ -97,7 +99,7 @@ impl Windows {
 
     fn share(&mut self, role: Role) {
         let one = &self.others[role];
-        if one.try_share(&self.kernel) {
+        if one.try_share(&self.kernel) == Ok(true) {
             one.unshare();
             one.tell(&self.kernel);
         }
@@ -151,7 +153,7 @@ impl Windows {
     }
 
     fn check_lock(&self) {
-        ensure!(self.owner.try_claim(), "the lock is not free");
+        ensure!(self.owner.try_claim() == Ok(true), "the lock is not free");
         ensure!(self.owner.has_no_readers(), "a reader that has ended is waited for");
         let [first, second] = SUMS.map(|sum| number(&self.data, sum));
         ensure!(
@@ -179,11 +181,11 @@ impl Windows {
         }
         let here = u32::try_from(alive.len()).unwrap_or(0) + 1;
         ensure!(
-            self.owner.is_fenced(self.fence, here) == Ok(Some(())),
+            self.owner.is_fenced(self.fence, here, &[]) == Ok(Some(())),
             "a fence of those that live does not end"
         );
         if !dead.is_empty() {
-            let all = self.owner.is_fenced(self.fence, 3);
+            let all = self.owner.is_fenced(self.fence, 3, &[]);
             ensure!(
                 matches!(all, Ok(Some(())) | Err(Stop::Gone(_))),
                 "a fence with one that has ended waits: {all:?}"
@@ -193,21 +195,20 @@ impl Windows {
 
     fn check_epochs(&self, dead: &[Role]) {
         for (role, one) in self.others.iter().enumerate() {
-            let seat = one.seat();
-            if !dead.contains(&role) {
-                if one.is_posted() {
-                    one.complete();
-                }
-                ensure!(self.owner.is_complete(seat) == Ok(true), "an epoch is not complete");
-                ensure!(self.owner.post(seat), "one that lives is not there");
-            } else {
-                let found = self.owner.is_complete(seat);
-                ensure!(
-                    matches!(found, Ok(true) | Err(Stop::Gone(_))),
-                    "the epoch of one that has ended is waited for: {found:?}"
-                );
-                ensure!(!self.owner.post(seat), "one that has ended gets an epoch");
+            let (seat, lives) = (one.seat(), !dead.contains(&role));
+            if lives && one.is_posted() {
+                one.complete();
             }
+            if let Some(turn) = self.turns[role] {
+                let found = self.owner.is_complete(seat, turn);
+                let is_right = match found {
+                    Ok(is_complete) => is_complete,
+                    Err(stop) => !lives && stop == Stop::Gone(seat),
+                };
+                ensure!(is_right, "an epoch of role {role} is waited for: {found:?}");
+            }
+            let is_posted = self.owner.post(seat).is_some();
+            ensure!(is_posted == lives, "role {role} gets an epoch: {is_posted}");
         }
     }
 
@@ -226,7 +227,7 @@ impl Windows {
     }
 
     /// A newcomer gets a row, and everything works for it.
-    fn check_newcomer(&self) {
+    fn check_newcomer(&mut self) {
         let Some(seat) = self.roster.admit(9) else { fail("no row for a newcomer".into()) };
         for (role, one) in self.others.iter().enumerate() {
             ensure!(one.seat() != seat, "the newcomer is taken for role {role}");
@@ -234,16 +235,22 @@ impl Windows {
         let book = self.owner.book().clone();
         let newcomer = Participant::new(book, seat, Arc::new(WindowShared::default()));
         ensure!(!newcomer.is_posted(), "the newcomer has another one's epoch");
-        ensure!(newcomer.try_share(&self.kernel), "the newcomer cannot share the lock");
-        ensure!(!(self.owner.try_claim() && self.owner.has_no_readers()), "it is not seen reading");
+        ensure!(newcomer.try_share(&self.kernel) == Ok(true), "the newcomer cannot share the lock");
+        ensure!(
+            !(self.owner.try_claim() == Ok(true) && self.owner.has_no_readers()),
+            "it is not seen reading"
+        );
         newcomer.unshare();
         self.owner.release();
         // The late death of the former holder of its row is not its own.
         for one in &self.others {
             if one.seat().row == seat.row {
-                ensure!(newcomer.try_claim(), "the newcomer cannot take the lock");
+                ensure!(newcomer.try_claim() == Ok(true), "the newcomer cannot take the lock");
                 self.roster.remove(one.seat(), &self.kernel);
-                ensure!(!self.owner.try_claim(), "the newcomer's lock was taken for a dead one's");
+                ensure!(
+                    self.owner.try_claim() == Ok(false),
+                    "the newcomer's lock was taken for a dead one's"
+                );
                 newcomer.release();
             }
         }
@@ -280,20 +287,28 @@ impl World for Windows {
         let memory = Region::private(usize::try_from(book_bytes(ROWS)).unwrap()).unwrap();
         let data_memory = Region::private(4096).unwrap();
         let book = Book::new(memory.clone(), ROWS);
-        let roster = Roster::new(book.clone(), 1);
+        let mut roster = Roster::new(book.clone(), 1);
         let log = SharedLog::default();
         let kernel = TurnKernel { cpu: 0, log: log.clone() };
         let participant =
             |seat| Participant::new(book.clone(), seat, Arc::new(WindowShared::default()));
         let others = [2, 3].map(|pid| participant(roster.admit(pid).unwrap()));
         let owner = participant(Seat { row: 0, generation: 1 });
+        // All have taken part in one: one that is missing at the next has gone.
+        let before = [&owner, &others[0], &others[1]].map(Participant::enter_fence);
+        owner.leave_fence(before[0]);
         let fence = owner.enter_fence();
+        let mut turns = [None; 2];
         match start.state {
-            State::Locked => assert!(others[0].try_claim() && others[0].has_no_readers()),
-            State::Shared => assert!(others[0].try_share(&kernel)),
-            State::Claimed => assert!(others[1].try_share(&kernel) && others[0].try_claim()),
+            State::Locked => {
+                assert!(others[0].try_claim() == Ok(true) && others[0].has_no_readers())
+            }
+            State::Shared => assert_eq!(others[0].try_share(&kernel), Ok(true)),
+            State::Claimed => assert!(
+                others[1].try_share(&kernel) == Ok(true) && others[0].try_claim() == Ok(true)
+            ),
             State::Fenced => _ = others[0].enter_fence(),
-            State::Posted => assert!(others.iter().all(|one| owner.post(one.seat()))),
+            State::Posted => turns = [0, 1].map(|role| owner.post(others[role].seat())),
             State::Asleep => owner.announce_sleep(),
             State::Quiet => {}
         }
@@ -310,6 +325,7 @@ impl World for Windows {
             locked: 0,
             counted: [0; 2],
             fence,
+            turns,
             hides_deaths: false,
         }
     }
@@ -330,7 +346,7 @@ impl World for Windows {
         true
     }
 
-    fn go_on(self, dead: &[Role]) {
+    fn go_on(mut self, dead: &[Role]) {
         if !self.hides_deaths {
             for role in dead {
                 self.roster.remove(self.others[*role].seat(), &self.kernel);

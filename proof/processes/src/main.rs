@@ -53,7 +53,8 @@
 //! | `watch` | reads a last value until its writer ends, says how many |
 //! | `add-under-lock` | adds to numbers of a window under its lock; `count` is its place |
 //! | `own-window` | has a window until its standard input ends |
-//! | `hold-window` | holds the lock of a window until its standard input ends |
+//! | `close-window` | shuts down its connections while it has the lock of a window |
+//! | `hold-window` | with `count` enters a fence of two; holds the lock of a window until its standard input ends |
 //! | `intrude-window` | attaches to a window to read, and tries to write to it |
 //! | `fork-window` | forks with a window, and checks what child and parent can do |
 //! | `follow` | takes part in a program of `count` operations on a window, as process `group` of `receivers` |
@@ -251,6 +252,7 @@ fn run() -> Outcome {
         "watch" => patterns::watch(&domain, &options),
         "add-under-lock" => windows::add(&domain, &options),
         "own-window" => windows::own(&domain, &options),
+        "close-window" => windows::close(&domain, &options),
         "hold-window" => windows::hold(&domain, &options),
         "intrude-window" => windows::intrude(&domain, &options),
         "fork-window" => windows::fork(&domain, &options),

@@ -41,9 +41,14 @@ pub(crate) fn own(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Holds the lock, alone or as a reader (with `shared`), until its standard input ends.
+/// With `count`, enters a fence of two; then holds the lock, alone or as a reader (with `shared`), until its standard input ends.
 pub(crate) fn hold(domain: &Domain, options: &Options) -> Outcome {
     let mut window = domain.attach_window(&options.channel, WindowRights::ATOMIC)?;
+    println!("attached");
+    io::stdout().flush()?;
+    if options.count > 0 {
+        window.fence(2)?;
+    }
     let kind = if options.is_shared { WindowLocking::Shared } else { WindowLocking::Exclusive };
     let held = window.lock(kind)?;
     println!("locked");
@@ -54,7 +59,26 @@ pub(crate) fn hold(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// The descriptors and the maps of windows' data in this process.
+/// Shuts down its connections while it has the lock; then gives the lock back, and asks for it again.
+pub(crate) fn close(domain: &Domain, options: &Options) -> Outcome {
+    let mut window = domain.attach_window(&options.channel, WindowRights::ATOMIC)?;
+    let held = window.lock(WindowLocking::Exclusive)?;
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let number: RawFd = entry?.file_name().to_string_lossy().parse()?;
+        // SAFETY: integer arguments only; what is no socket is left as it is.
+        unsafe { libc::shutdown(number, libc::SHUT_RDWR) };
+    }
+    println!("closed");
+    io::stdout().flush()?;
+    io::stdin().read_line(&mut String::new())?;
+    drop(held);
+    let error = window.try_lock(WindowLocking::Exclusive).err().ok_or("it still has a part")?;
+    println!("then {error}");
+    io::stdout().flush()?;
+    Ok(())
+}
+
+/// The descriptors and the read-only maps of memory in this process.
 fn mapped() -> Result<(Vec<RawFd>, Vec<usize>), Box<dyn std::error::Error>> {
     let mut descriptors = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
@@ -78,9 +102,31 @@ pub(crate) fn intrude(domain: &Domain, options: &Options) -> Outcome {
         println!("{how} {what}");
     };
     refused("by the library", matches!(window.put(0, b"x"), Err(WindowError::Rights { .. })));
-    let (_, begins) = mapped()?;
-    let &[begin] = &begins[..] else { return Err(format!("{} maps", begins.len()).into()) };
+    let (descriptors, begins) = mapped()?;
     let bytes = usize::try_from(window.bytes())?;
+    // The book can be written by all participants; what lies in the data's size is its descriptor.
+    let data: Vec<RawFd> = descriptors
+        .into_iter()
+        .filter(|number| {
+            // SAFETY: a descriptor of this process that stays open.
+            let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(*number) };
+            rustix::fs::fstat(descriptor).is_ok_and(|it| it.st_size == 4096)
+        })
+        .collect();
+    let writes = |number: &RawFd| {
+        // SAFETY: one byte of a constant.
+        unsafe { libc::pwrite(*number, b"x".as_ptr().cast(), 1, 0) == 1 }
+    };
+    refused("by its descriptor", !data.iter().any(writes));
+    let maps = |number: &RawFd| {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at =
+            unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, *number, 0) };
+        at != libc::MAP_FAILED
+    };
+    refused("by a map of its descriptor", !data.iter().any(maps));
+    let &[begin] = &begins[..] else { return Err(format!("{} maps", begins.len()).into()) };
     // SAFETY: integer arguments only; if it succeeds, the test fails.
     let protected = unsafe {
         libc::mprotect(
@@ -123,7 +169,8 @@ pub(crate) fn fork(domain: &Domain, options: &Options) -> Outcome {
             window.put(0, b"x") == Err(WindowError::Forked)
                 && window.get(0, &mut [0; 8]) == Err(WindowError::Forked)
                 && window.at::<u64>(0).is_err_and(|error| error == WindowError::Forked)
-                && window.wait_counter(0, 1) == Err(WindowError::Forked)
+                && window.load::<u64>(0) == Err(WindowError::Forked)
+                && window.counter(0) == Err(WindowError::Forked)
         };
         let status = in_child(&fails)?;
         if status != 0 {

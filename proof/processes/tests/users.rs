@@ -536,8 +536,9 @@ fn guests_of_one_user_get_a_quarter_of_the_rows_and_nothing_old() {
     let mut sender = start("sender", &directory, OWNER, &[&rule, "receivers=8", "overwrite"]);
     sender.until("created");
     let mut guest = start("rows", &directory, GUEST, &[&owner, "count=3"]);
-    let full =
-        format!("the guests of user {GUEST} have the 2 rows that guests may have of this channel");
+    let full = format!(
+        "the guests of user {GUEST}, or all guests, have the 2 places that they may have here"
+    );
     assert_eq!(guest.until("refused"), full);
     assert_eq!(guest.until("oldest"), "a guest joins from now on only, not at the oldest message");
     // This does not ask for more than a guest may have, but there is no row.

@@ -315,6 +315,10 @@ pub enum FrameError {
     },
 }
 
+fn rights(word: u64) -> Result<Rights, FrameError> {
+    Rights::of_word(word).ok_or(FrameError::Field { field: "rights", found: word })
+}
+
 fn small(field: &'static str, word: u64) -> Result<u32, FrameError> {
     u32::try_from(word).map_err(|_| FrameError::Field { field, found: word })
 }

@@ -3,9 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::FrameError;
-use super::small;
-use super::wire::rights;
+use super::{FrameError, rights, small};
 use crate::message_type::{TypeKey, TypeName, TypeTag};
 use crate::window::Rights;
 
@@ -80,7 +78,9 @@ pub enum Reason {
     #[error("a guest joins from now on only, not at the oldest message")]
     GuestFromNow,
     /// One user's guests have the rows that are theirs, or all guests together.
-    #[error("the guests of user {user} have the {max} rows that guests may have of this channel")]
+    #[error(
+        "the guests of user {user}, or all guests, have the {max} places that they may have here"
+    )]
     GuestsFull {
         /// The requester's effective user.
         user: u32,

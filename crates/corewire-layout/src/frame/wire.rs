@@ -7,12 +7,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     FRAME_BYTES, Frame, FrameError, Hello, JOINING_MAX, Place, ROWS_PER_FRAME, Reason, Start,
-    Welcome, WindowFacts, small,
+    Welcome, WindowFacts, rights, small,
 };
 use crate::LAYOUT_VERSION;
 use crate::message_type::{TYPE_NAME_BYTES_MAX, TypeKey};
 use crate::name::{ChannelName, NAME_BYTES_MAX, RELAYED_BYTES_MAX};
-use crate::window::{PARTICIPANTS_MAX, Rights};
+use crate::window::PARTICIPANTS_MAX;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
 
@@ -311,10 +311,6 @@ impl WindowFacts {
         }
         Ok(Self { bytes, address, rights: rights(rights_word)?, participants_max })
     }
-}
-
-pub(super) fn rights(word: u64) -> Result<Rights, FrameError> {
-    Rights::of_word(word).ok_or(FrameError::Field { field: "rights", found: word })
 }
 
 /// A number of 128 bits as two words, the lower one first.

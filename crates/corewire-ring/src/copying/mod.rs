@@ -1,7 +1,7 @@
 //! The routines that copy bytes, and which of them copies how many.
 //!
 //! The C library's `memcpy` is right for most copies. The others are for processors, distances and sizes where a
-//! measurement on this machine says so (`corewire tune`): string instructions, which a processor may move by whole lines;
+//! measurement says so ([`set_plan`]): string instructions, which a processor may move by whole lines;
 //! wider registers than the library uses; and *non-temporal* stores, which write past the caches. The last help when
 //! nobody reads the target soon, and hurt a reader on another core, which then finds it in memory instead of in a cache.
 //! So a copy is chosen by its size and by [who reads the target next](NextReader).

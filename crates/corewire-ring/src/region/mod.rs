@@ -171,7 +171,8 @@ impl Region {
     ///
     /// # Panics
     /// If it reaches beyond the region.
-    #[inline]
+    // Not inlined, so that the compiler takes the bytes for anything: two copies of the same place are two.
+    #[inline(never)]
     pub fn put(&self, offset: usize, source: &[u8]) {
         let target = self.bytes_at(offset, source.len(), Access::Write);
         // SAFETY: mapped; the region is writable for the role that calls this; no reference to these bytes exists.
@@ -182,7 +183,7 @@ impl Region {
     ///
     /// # Panics
     /// If it reaches beyond the region.
-    #[inline]
+    #[inline(never)]
     pub fn put_far(&self, offset: usize, source: &[u8]) {
         let target = self.bytes_at(offset, source.len(), Access::Write);
         // SAFETY: as in `put`.
@@ -193,7 +194,8 @@ impl Region {
     ///
     /// # Panics
     /// If they reach beyond the region.
-    #[inline]
+    // Not inlined: see `put`.
+    #[inline(never)]
     pub fn get(&self, offset: usize, target: &mut [u8]) {
         let source = self.bytes_at(offset, target.len(), Access::Read);
         // SAFETY: mapped and readable; `target` is a live reference, and none to the source exists.

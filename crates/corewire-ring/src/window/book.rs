@@ -8,7 +8,7 @@ use corewire_layout::window::{Tenure, participant_offset};
 use crate::doorbell::{self, WAKE_ALL};
 use crate::region::Region;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{Kernel, fence_at, order};
+use crate::{Kernel, fence_at};
 
 /// A window's book.
 #[derive(Debug, Clone)]
@@ -56,8 +56,8 @@ impl Book {
     }
 
     pub(super) fn counter(&self, index: usize) -> Option<&AtomicU64> {
-        let offset = at::WINDOW_COUNTERS + index * COUNTER_BYTES;
-        (index < at::WINDOW_COUNTERS_MAX).then(|| self.region.word64(offset))
+        let is_there = index < at::WINDOW_COUNTERS_MAX;
+        is_there.then(|| self.region.word64(at::WINDOW_COUNTERS + index * COUNTER_BYTES))
     }
 
     fn of_row(&self, row: u32, word: usize) -> &AtomicU64 {
@@ -81,6 +81,14 @@ impl Book {
         self.of_row(row, at::PARTICIPANT_FENCES)
     }
 
+    pub(super) fn first(&self, row: u32) -> &AtomicU64 {
+        self.of_row(row, at::PARTICIPANT_FIRST)
+    }
+
+    pub(super) fn left(&self, row: u32) -> &AtomicU64 {
+        self.of_row(row, at::PARTICIPANT_LEFT)
+    }
+
     pub(super) fn completes(&self, row: u32) -> &AtomicU64 {
         self.of_row(row, at::PARTICIPANT_COMPLETES)
     }
@@ -92,8 +100,11 @@ impl Book {
     /// Who has a row.
     #[must_use]
     pub fn tenure(&self, row: u32) -> Tenure {
-        // ORDER(X9): pairs with X8; what a participant that has gone had stored is visible with its end.
-        Tenure::of_word(self.tenure_word(row).load(order!(X9: Acquire)))
+        let tenure = Tenure::of_word(self.tenure_word(row).load(Relaxed));
+        // ORDER(X9): pairs with X8; what a participant that has gone had stored is visible with its end. A fence, since
+        // an observer's map is read-only.
+        fence_at!(X9: Acquire);
+        tenure
     }
 
     /// The participants that are there, with the numbers of their processes, 0 for one that is not visible to the owner.
@@ -123,8 +134,10 @@ impl Book {
     /// What a counter holds; `None` if there is no such counter.
     #[must_use]
     pub fn count(&self, index: usize) -> Option<u64> {
-        // ORDER(X7): pairs with X6; what was put before the addition is visible with it.
-        Some(self.counter(index)?.load(order!(X7: Acquire)))
+        let count = self.counter(index)?.load(Relaxed);
+        // ORDER(X7): pairs with X6; what was put before the addition is visible with it. A fence, as above.
+        fence_at!(X7: Acquire);
+        Some(count)
     }
 
     /// Something was stored that others may wait for.

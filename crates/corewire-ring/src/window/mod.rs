@@ -8,10 +8,10 @@
 //!
 //! | | the one | the others |
 //! |---|---|---|
-//! | lock, exclusive | sets the lock from 0 to its own word, then waits until no row says that it reads | see the lock |
+//! | lock, exclusive | sets the lock from 0 to its own word, looks whether it still has its row, then waits until no row says that it reads | see the lock |
 //! | lock, shared | says in its row that it reads, then looks at the lock; if somebody has it, says the opposite and waits | see the row |
-//! | fence | counts its fences up, and waits until so many participants have counted as far | |
-//! | post, start, complete, wait | the owner counts up how often it has opened the window to a row; its participant waits for that, and counts up what it has completed; the owner waits until both are equal | |
+//! | fence | counts its fences up, waits until so many participants have counted as far, or one has left the fence, and says that it has left it | one that comes begins behind the last fence that anybody has left |
+//! | post, start, complete, wait | the owner counts up how often it has opened the window to a row, and says for which participant of it; that one waits for it, and repeats the word when it has completed; the owner waits for that | a later participant of the row sees by the word that it is not for it |
 //! | counter | adds | wait until it has reached a number |
 //!
 //! Both kinds of lock first store a word and then, behind a full fence, load the other's: of two that try at the same
@@ -27,7 +27,7 @@
 //!
 //! | | nobody else there |
 //! |---|---|
-//! | exclusive lock | a compare-and-swap, a fence, one line for each row that was ever taken |
+//! | exclusive lock | a compare-and-swap, a fence, one line for each row of the book |
 //! | shared lock | a store, a fence, a load |
 //! | unlock, fence, post, complete, add | a store or an addition, a fence, a load |
 //! | load, store or atomic operation on the data | itself |
@@ -49,6 +49,7 @@ mod participant;
 mod roster;
 
 pub use book::{Book, Seat};
+pub use corewire_layout::window::Turn;
 pub use data::{Data, Number, Word};
 pub use participant::{Pace, Participant, Stop, WindowShared};
 pub use roster::Roster;

@@ -5,12 +5,17 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use corewire_layout::window::holder;
+use corewire_layout::window::{Tenure, Turn, holder};
 
 use crate::doorbell::{self, Bell, Bells, Notices, SLEEP_CAP_NS};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::window::{Book, Seat};
 use crate::{Kernel, fence_at, order};
+
+/// Whether a number of fences has come to this one. Numbers go round.
+fn is_at(fences: u64, number: u64) -> bool {
+    fences.wrapping_sub(number) < 1 << 63
+}
 
 /// What a participant's thread and the control thread of its process share. Private memory.
 #[derive(Default)]
@@ -153,18 +158,32 @@ impl Participant {
         Ok(found)
     }
 
+    /// Whether this participant has the lock, alone or shared.
+    #[must_use]
+    pub fn has_lock(&self) -> bool {
+        self.book.holder() == Some(self.seat) || self.book.reading(self.seat.row).load(Relaxed) != 0
+    }
+
     /// Takes the lock for this participant alone, unless another one has it exclusively. It has it once
     /// [`has_no_readers`](Self::has_no_readers), too.
-    #[must_use]
-    pub fn try_claim(&self) -> bool {
+    ///
+    /// # Errors
+    /// [`Stop::Gone`] if this participant has been taken for one that has ended: its row may be another one's.
+    pub fn try_claim(&self) -> Result<bool, Stop> {
         let own = holder(self.seat.row, self.seat.generation);
         let is_claimed = self.book.lock().compare_exchange(0, own, Relaxed, Relaxed).is_ok();
-        if is_claimed {
-            // ORDER(X3): pairs with X4; a reader that this does not find in its row sees the lock taken. Pairs with X1,
-            // too: what the holder before has stored is visible.
-            fence_at!(X3: SeqCst);
+        if !is_claimed {
+            return Ok(false);
         }
-        is_claimed
+        // ORDER(X3): pairs with X4; a reader that this does not find in its row sees the lock taken. Pairs with X1,
+        // too: what the holder before has stored is visible.
+        fence_at!(X3: SeqCst);
+        if !self.is_there(self.seat) {
+            // Nobody would free it.
+            self.release();
+            return Err(Stop::Gone(self.seat));
+        }
+        Ok(true)
     }
 
     /// Whether nobody shares the lock that was claimed.
@@ -174,29 +193,38 @@ impl Participant {
         (0..self.book.rows()).all(|row| self.book.reading(row).load(order!(X5: Acquire)) == 0)
     }
 
-    /// Gives the lock back that was claimed.
+    /// Gives the lock back that was claimed, unless it was taken away.
     pub fn release(&self) {
+        let own = holder(self.seat.row, self.seat.generation);
         // ORDER(X1): pairs with X3 and X12.
-        self.book.lock().store(0, order!(X1: Release));
+        let _ = self.book.lock().compare_exchange(own, 0, order!(X1: Release), Relaxed);
     }
 
     /// Shares the lock, unless another participant has it exclusively, or waits for that.
-    #[must_use]
-    pub fn try_share<K: Kernel>(&self, kernel: &K) -> bool {
+    ///
+    /// # Errors
+    /// As for [`try_claim`](Self::try_claim).
+    pub fn try_share<K: Kernel>(&self, kernel: &K) -> Result<bool, Stop> {
         // A wait that changed its row each time would wake the holder, and itself.
         if self.book.lock().load(Relaxed) != 0 {
-            return false;
+            return Ok(false);
         }
         self.book.reading(self.seat.row).store(1, Relaxed);
-        // ORDER(X4): pairs with X3; a holder that this does not see finds this reader.
+        // ORDER(X4): pairs with X3; a holder that this does not see finds this reader. Pairs with X26, too.
         fence_at!(X4: SeqCst);
-        // ORDER(X12): pairs with X1 and X19; what the last holder has stored is visible.
+        if !self.is_there(self.seat) {
+            // Nobody would free it.
+            self.unshare();
+            self.tell(kernel);
+            return Err(Stop::Gone(self.seat));
+        }
+        // ORDER(X12): pairs with X1 and X26; what the last holder has stored is visible.
         if self.book.lock().load(order!(X12: Acquire)) == 0 {
-            return true;
+            return Ok(true);
         }
         self.unshare();
         self.tell(kernel);
-        false
+        Ok(false)
     }
 
     /// Gives the lock back that was shared.
@@ -214,11 +242,18 @@ impl Participant {
         number
     }
 
+    /// Leaves a fence that is over: participants that come from now on begin behind it.
+    pub fn leave_fence(&self, number: u64) {
+        // ORDER(X24): pairs with X25; those that find the fence over by this word see what was put before it.
+        self.book.left(self.seat.row).store(number, order!(X24: Release));
+    }
+
     /// Whether `count` participants have entered fence `number`.
     ///
     /// # Errors
-    /// [`Stop::Gone`] if one has gone, and too few are left.
-    pub fn is_fenced(&self, number: u64, count: u32) -> Result<Option<()>, Stop> {
+    /// [`Stop::Gone`] if one that took part in an earlier fence has gone that is not `missed` yet, and too few of those
+    /// that did are left.
+    pub fn is_fenced(&self, number: u64, count: u32, missed: &[Seat]) -> Result<Option<()>, Stop> {
         let mut entered = 0;
         let mut possible = 0;
         let mut gone = None;
@@ -227,14 +262,23 @@ impl Participant {
             if tenure.generation == 0 {
                 continue;
             }
+            // Another one may have left it already, and one in whose row a newcomer is may have entered it.
+            // ORDER(X25): pairs with X24.
+            let left = self.book.left(row).load(order!(X25: Acquire));
+            let first = self.book.first(row).load(Relaxed);
+            if is_at(left, number) || is_at(first, number) {
+                return Ok(Some(()));
+            }
             // ORDER(X14): pairs with X13.
             let fences = self.book.fences(row).load(order!(X14: Acquire));
-            // How far the one is ahead of the other; numbers go round.
-            let has_entered = fences.wrapping_sub(number) < 1 << 63;
+            let has_entered = is_at(fences, number);
+            let has_taken_part = fences != first;
             entered += u32::from(has_entered);
-            possible += u32::from(has_entered || tenure.is_present);
-            if !tenure.is_present && !has_entered {
-                gone = gone.or(Some(Seat { row, generation: tenure.generation }));
+            possible += u32::from(has_entered || tenure.is_present && has_taken_part);
+            let seat = Seat { row, generation: tenure.generation };
+            let is_missed = !tenure.is_present && !has_entered && has_taken_part;
+            if is_missed && !missed.contains(&seat) {
+                gone = gone.or(Some(seat));
             }
         }
         match gone {
@@ -244,45 +288,55 @@ impl Participant {
         }
     }
 
-    /// The owner opens the window to a participant. False if that one has gone.
-    pub fn post(&self, to: Seat) -> bool {
+    /// The owner opens the window to a participant. `None` if that one has gone.
+    pub fn post(&self, to: Seat) -> Option<Turn> {
         if !self.is_there(to) {
-            return false;
+            return None;
         }
         let word = self.book.posts(to.row);
+        let number = Turn::of_word(word.load(Relaxed)).number.wrapping_add(1);
+        // If another one has the row by now, it knows by the generation that this is not for it.
+        let turn = Turn { generation: to.generation, number };
         // ORDER(X15): pairs with X16; what the owner has stored is visible in the epoch.
-        word.store(word.load(Relaxed).wrapping_add(1), order!(X15: Release));
-        true
+        word.store(turn.to_word(), order!(X15: Release));
+        Some(turn)
     }
 
     /// Whether the owner has opened the window to this participant for another epoch.
     #[must_use]
     pub fn is_posted(&self) -> bool {
         // ORDER(X16): pairs with X15.
-        let posts = self.book.posts(self.seat.row).load(order!(X16: Acquire));
-        posts != self.book.completes(self.seat.row).load(Relaxed)
+        let post = self.book.posts(self.seat.row).load(order!(X16: Acquire));
+        let completed = self.book.completes(self.seat.row).load(Relaxed);
+        post != completed && Turn::of_word(post).generation == self.seat.generation
     }
 
-    /// Completes an epoch.
+    /// Completes all epochs that the owner has opened to this participant.
     pub fn complete(&self) {
-        let word = self.book.completes(self.seat.row);
-        // ORDER(X17): pairs with X18; what was put in the epoch is visible to the owner.
-        word.store(word.load(Relaxed).wrapping_add(1), order!(X17: Release));
+        let post = self.book.posts(self.seat.row).load(Relaxed);
+        if Turn::of_word(post).generation == self.seat.generation {
+            // ORDER(X17): pairs with X18; what was put in the epoch is visible to the owner.
+            self.book.completes(self.seat.row).store(post, order!(X17: Release));
+        }
     }
 
-    /// Whether a participant has completed all epochs that the owner has opened to it.
+    /// Whether a participant has completed an epoch that the owner has opened to it.
     ///
     /// # Errors
     /// [`Stop::Gone`] if it has gone before.
-    pub fn is_complete(&self, of: Seat) -> Result<bool, Stop> {
-        // Before its words: what comes later belongs to a later participant.
+    pub fn is_complete(&self, of: Seat, turn: Turn) -> Result<bool, Stop> {
+        if of.row >= self.book.rows() {
+            return Err(Stop::Gone(of));
+        }
+        // Before its word: what it has stored before its end is found then.
         let is_there = self.is_there(of);
         // ORDER(X18): pairs with X17.
-        let completes = self.book.completes(of.row).load(order!(X18: Acquire));
-        match completes == self.book.posts(of.row).load(Relaxed) {
-            true if is_there || self.is_last(of) => Ok(true),
-            false if is_there => Ok(false),
-            _ => Err(Stop::Gone(of)),
+        let completed = Turn::of_word(self.book.completes(of.row).load(order!(X18: Acquire)));
+        let is_complete = completed.generation == of.generation
+            && completed.number.wrapping_sub(turn.number) < 1 << 31;
+        match is_complete || is_there {
+            true => Ok(is_complete),
+            false => Err(Stop::Gone(of)),
         }
     }
 
@@ -290,11 +344,8 @@ impl Participant {
     #[must_use]
     pub fn is_there(&self, seat: Seat) -> bool {
         let is_row = seat.row < self.book.rows();
-        is_row && self.book.tenure(seat.row).is_present && self.is_last(seat)
-    }
-
-    fn is_last(&self, seat: Seat) -> bool {
-        self.book.tenure(seat.row).generation == seat.generation
+        let tenure = Tenure { generation: seat.generation, is_present: true };
+        is_row && self.book.tenure(seat.row) == tenure
     }
 
     /// Adds to a counter. Returns what it held before; `None` if there is no such counter.

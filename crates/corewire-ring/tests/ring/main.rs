@@ -8,3 +8,4 @@ mod yielding;
 mod pair;
 mod shared;
 mod threads;
+mod windows;

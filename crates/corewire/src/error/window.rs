@@ -259,6 +259,12 @@ pub enum WindowError {
     /// The owner needs no epoch of its own window.
     #[error("the owner of window {0} cannot do this: it is for the other participants")]
     Owner(ChannelName),
+    /// This participant has the lock already: the value that stood for it was leaked.
+    #[error("this participant of window {0} has its lock already")]
+    Locked(ChannelName),
+    /// The connection to the owner's process was closed, so that the owner takes this participant for ended.
+    #[error("this participant of window {0} has lost its connection to the owner")]
+    Detached(ChannelName),
     /// The participant is not in the window any more.
     #[error("participant {row} of window {name} has gone")]
     Gone {

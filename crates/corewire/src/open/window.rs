@@ -8,8 +8,10 @@ use corewire_layout::frame::WindowFacts;
 use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_layout::window::{PARTICIPANTS_MAX, Rights, book_bytes};
 use corewire_os::directory::ClaimError;
+use corewire_os::fork::Descriptor;
 use corewire_os::memory::{MemoryOptions, Segment};
-use corewire_os::{process, random_u128};
+use corewire_os::{OsError, process, random_u128};
+use corewire_ring::region::Region;
 use corewire_ring::window::{Book, Data, Participant, Roster, Seat, WindowShared};
 
 use crate::control::asking::ANSWER_TIMEOUT;
@@ -142,7 +144,8 @@ pub struct WindowBuilder<'a> {
 
 impl WindowBuilder<'_> {
     /// The most that other participants may do. Default: everything. With [`WindowRights::READ`](crate::WindowRights::READ) the
-    /// kernel gives no other process memory that it could write, and guests of the domain can attach.
+    /// kernel gives no other process memory that it could write; with `NONE` nobody can attach. Guests of the domain can
+    /// attach to read in any case but the last.
     pub fn rights_of_others(mut self, rights: Rights) -> Self {
         self.rights = rights;
         self
@@ -200,10 +203,6 @@ impl WindowBuilder<'_> {
             let (owner, user) = (domain.directory.owner(), process::effective_uid());
             return Err(WindowCreateError::Guest { owner, user });
         };
-        let (data_segment, region) = Segment::create_window(bytes, rights.can_write(), memory)?;
-        let (book_segment, book) = Segment::create_shared(book_bytes(participants_max))?;
-        book_segment.allocate(0, book_bytes(participants_max))?;
-        let read_only = data_segment.reopen_read_only()?;
         let incarnation = random_u128()?.max(1);
         let claim = domain.directory.claim(&name).map_err(|error| match error {
             ClaimError::AlreadyExists(name) => {
@@ -218,6 +217,14 @@ impl WindowBuilder<'_> {
             is_taken?;
             return Err(WindowCreateError::AlreadyExists(domain.name_in_use(&name)));
         }
+        let memory = match Memory::allocate(bytes, rights, participants_max, memory) {
+            Ok(memory) => memory,
+            Err(error) => {
+                claim.release(&domain.directory);
+                return Err(error.into());
+            }
+        };
+        let Memory { data: (data_segment, region), read_only, book: (book_segment, book) } = memory;
         let book = Book::new(book, participants_max);
         let roster = Roster::new(book.clone(), process::pid());
         let shared = Arc::new(WindowShared::default());
@@ -243,6 +250,27 @@ impl WindowBuilder<'_> {
         let window = Window::new(data, Some(owner), control, base);
         written?;
         Ok(window)
+    }
+}
+
+/// A window's memory.
+struct Memory {
+    data: (Segment, Region),
+    read_only: Descriptor,
+    book: (Segment, Region),
+}
+
+impl Memory {
+    fn allocate(
+        bytes: u64,
+        rights: Rights,
+        participants_max: u32,
+        options: MemoryOptions,
+    ) -> Result<Self, OsError> {
+        let data = Segment::create_window(bytes, rights.can_write(), options)?;
+        let book = Segment::create_shared(book_bytes(participants_max))?;
+        book.0.allocate(0, book_bytes(participants_max))?;
+        Ok(Self { read_only: data.0.reopen_read_only()?, data, book })
     }
 }
 

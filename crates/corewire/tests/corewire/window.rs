@@ -294,6 +294,8 @@ fn a_participant_that_leaves_with_the_lock_gives_it_back() {
     let (mut owner, mut other) = two(domain, 8);
     std::mem::forget(other.lock(WindowLocking::Exclusive).unwrap());
     assert!(owner.try_lock(WindowLocking::Shared).unwrap().is_none());
+    let error = other.lock(WindowLocking::Exclusive).unwrap_err();
+    assert_eq!(error.to_string(), "this participant of window w has its lock already");
     drop(other);
     owner.lock(WindowLocking::Exclusive).unwrap().put(0, b"x").unwrap();
 }
@@ -325,29 +327,29 @@ fn a_fence_waits_for_so_many() {
         assert_eq!(owner.load::<u64>(0), Ok(step));
         owner.fence(2).unwrap();
     }
-    // One that comes later takes part from the next fence on; one that has gone is missed.
-    let mut late = domain.attach_window("w", WindowRights::READ).unwrap();
+    // One that comes while others wait has not entered their fence, and can do so.
     let mut other = far.join().unwrap();
-    let fence = thread::spawn(move || late.fence(3).map(|()| late));
-    thread::scope(|scope| {
-        scope.spawn(|| other.fence(3).unwrap());
-        owner.fence(3).unwrap();
-    });
-    drop(fence.join().unwrap().unwrap());
+    assert_eq!(owner.fence_timeout(3, SHORT), Ok(false));
+    let mut late = domain.attach_window("w", WindowRights::READ).unwrap();
+    assert_eq!(owner.fence_timeout(3, SHORT), Ok(false));
+    assert_eq!(late.fence_timeout(3, SHORT), Ok(false));
+    other.fence(3).unwrap();
+    for window in [&mut owner, &mut late] {
+        window.fence(3).unwrap();
+    }
+    // One that has gone is missed, though another one is there that has never taken part.
+    let _idle = domain.attach_window("w", WindowRights::READ).unwrap();
+    drop(late);
     let error = owner.fence(3).unwrap_err();
     assert_eq!(error.to_string(), "participant 2 of window w has gone");
+    let error = other.fence(3).unwrap_err();
+    assert!(matches!(error, WindowError::Gone { .. }), "{error}");
     thread::scope(|scope| {
-        scope.spawn(|| {
-            // The fence that has failed for the owner was one of its own.
-            let error = other.fence(3).unwrap_err();
-            assert!(matches!(error, WindowError::Gone { .. }), "{error}");
-            other.fence(2).unwrap();
-        });
+        scope.spawn(|| other.fence(2).unwrap());
         owner.fence(2).unwrap();
     });
 }
 
-// Keeps P249.
 #[test]
 fn an_epoch_is_opened_started_completed_and_waited_for() {
     let scratch = Scratch::new("window-epochs");
@@ -380,6 +382,8 @@ fn an_epoch_is_opened_started_completed_and_waited_for() {
     assert!(matches!(other.wait(), Err(WindowError::NotOwner(_))));
     assert!(matches!(owner.start(), Err(WindowError::Owner(_))));
     assert!(matches!(owner.complete(), Err(WindowError::Owner(_))));
+    let own = owner.participant().unwrap();
+    assert!(matches!(owner.post(&[own]), Err(WindowError::Owner(_))));
     drop(other);
     assert!(matches!(owner.wait(), Err(WindowError::Gone { row: 1, .. })));
     owner.wait().unwrap();
@@ -391,7 +395,7 @@ fn an_epoch_is_opened_started_completed_and_waited_for() {
 fn counters_say_what_has_been_put() {
     let scratch = Scratch::new("window-counters");
     let domain = domain(&scratch);
-    let (owner, other) = two(domain, 1 << 16);
+    let (mut owner, other) = two(domain, 1 << 16);
     assert_eq!(owner.wait_counter_timeout(0, 1, SHORT), Ok(None));
     let far = thread::spawn(move || {
         for block in 0..64u64 {
@@ -415,7 +419,7 @@ fn a_window_that_is_closed_ends_what_waits() {
     let scratch = Scratch::new("window-closed");
     let domain = domain(&scratch);
     let (owner, mut other) = two(domain, 100);
-    let waits = domain.attach_window("w", WindowRights::READ).unwrap();
+    let mut waits = domain.attach_window("w", WindowRights::READ).unwrap();
     let waiting = thread::spawn(move || waits.wait_counter(0, 1));
     drop(owner);
     let error = waiting.join().unwrap().unwrap_err();
@@ -425,6 +429,50 @@ fn a_window_that_is_closed_ends_what_waits() {
     assert!(closed(other.fence(2).unwrap_err()));
     assert!(closed(other.start().unwrap_err()));
     assert!(closed(other.put(0, b"x").unwrap_err()));
+}
+
+#[test]
+fn a_window_that_is_closed_gives_nobody_the_lock_of_another_one() {
+    let scratch = Scratch::new("window-closed-locked");
+    let domain = domain(&scratch);
+    for _ in 0..20 {
+        let (owner, mut other) = two(domain, 100);
+        let mut waits = domain.attach_window("w", WindowRights::READ).unwrap();
+        let held = other.lock(WindowLocking::Exclusive).unwrap();
+        let waiting = thread::spawn(move || waits.lock(WindowLocking::Exclusive).map(drop));
+        drop(owner);
+        let error = waiting.join().unwrap().unwrap_err();
+        assert!(matches!(error, WindowError::Closed(_)), "{error}");
+        drop(held);
+    }
+}
+
+#[test]
+fn nobody_attaches_without_a_right() {
+    let scratch = Scratch::new("window-none");
+    let domain = domain(&scratch);
+    let _owner = domain.window("w", 64).rights_of_others(WindowRights::NONE).create().unwrap();
+    for rights in [WindowRights::NONE, WindowRights::READ] {
+        let error = domain.attach_window("w", rights).unwrap_err();
+        assert!(matches!(error, AttachError::Rights { .. }), "{error}");
+    }
+    drop(_owner);
+    let _owner = domain.window("w", 64).create().unwrap();
+    let error = domain.attach_window("w", WindowRights::NONE).unwrap_err();
+    assert!(matches!(error, AttachError::Rights { .. }), "{error}");
+}
+
+#[test]
+fn more_than_there_is_is_refused() {
+    let scratch = Scratch::new("window-large");
+    let domain = domain(&scratch);
+    for bytes in [1 << 46, u64::MAX] {
+        let error = domain.window("w", bytes).create().unwrap_err();
+        assert!(matches!(&error, WindowCreateError::Os(_)), "{error}");
+        assert!(error.to_string().contains(&bytes.to_string()) || bytes == 1 << 46, "{error}");
+    }
+    // Its name is free.
+    assert!(domain.window("w", 1).create().is_ok());
 }
 
 #[test]

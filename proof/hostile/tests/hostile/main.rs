@@ -7,3 +7,4 @@ mod links;
 mod listener;
 mod owner;
 mod socket;
+mod window;

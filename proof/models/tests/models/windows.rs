@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use corewire_layout::window::{
-    LOCK, PARTICIPANT_COMPLETES, PARTICIPANT_FENCES, PARTICIPANT_PID, PARTICIPANT_POSTS,
-    PARTICIPANT_READING, PARTICIPANT_TENURE, WINDOW_BELL, WINDOW_COUNTERS, WINDOW_SLEEPERS,
-    book_bytes, participant_offset,
+    LOCK, PARTICIPANT_COMPLETES, PARTICIPANT_FENCES, PARTICIPANT_FIRST, PARTICIPANT_LEFT,
+    PARTICIPANT_PID, PARTICIPANT_POSTS, PARTICIPANT_READING, PARTICIPANT_TENURE, WINDOW_BELL,
+    WINDOW_COUNTERS, WINDOW_SLEEPERS, book_bytes, participant_offset,
 };
 use corewire_models::{ModelKernel, check, mutants};
 use corewire_ring::region::Region;
@@ -68,6 +68,8 @@ fn window() -> Window {
                 PARTICIPANT_FENCES,
                 PARTICIPANT_COMPLETES,
                 PARTICIPANT_READING,
+                PARTICIPANT_FIRST,
+                PARTICIPANT_LEFT,
             ]
             .map(|word| word64(participant_offset(row) + word)),
         );
@@ -75,7 +77,7 @@ fn window() -> Window {
     let words32 = [WINDOW_BELL, WINDOW_SLEEPERS].map(|at| at..at + 4).to_vec();
     let bytes = usize::try_from(book_bytes(ROWS)).unwrap();
     let book = Book::new(Region::model(bytes, words64, words32, Vec::new()), ROWS);
-    let roster = Roster::new(book.clone(), 1);
+    let mut roster = Roster::new(book.clone(), 1);
     let seat = roster.admit(2).unwrap();
     let participant =
         |seat| Participant::new(book.clone(), seat, Arc::new(WindowShared::default()));
@@ -111,12 +113,12 @@ fn wait(
 
 /// Takes the lock alone.
 fn lock(one: &Participant, kernel: &ModelKernel, waits: Waits) {
-    wait(one, kernel, waits, || one.try_claim()).unwrap();
+    one.wait(kernel, &mut { waits }, || Ok(one.try_claim()?.then_some(()))).unwrap();
     wait(one, kernel, waits, || one.has_no_readers()).unwrap();
 }
 
 fn share(one: &Participant, kernel: &ModelKernel, waits: Waits) {
-    wait(one, kernel, waits, || one.try_share(kernel)).unwrap();
+    one.wait(kernel, &mut { waits }, || Ok(one.try_share(kernel)?.then_some(()))).unwrap();
 }
 
 /// Gives the lock back. One that waits need not be woken, and the fence of a wake-up would hide what is missing.
@@ -185,12 +187,12 @@ fn quick_who_sleeps_for_its_share_of_the_lock_is_woken() {
 #[test]
 fn quick_the_lock_of_one_that_has_ended_is_free() {
     check(3, || {
-        let Window { kernel, roster, owner, other, data } = window();
+        let Window { kernel, mut roster, owner, other, data } = window();
         let seat = other.seat();
         let (there, far) = (kernel.clone(), data.clone());
         let thread = thread::spawn(move || {
             let thread = thread::spawn(move || {
-                if other.try_claim() && other.has_no_readers() {
+                if other.try_claim() == Ok(true) && other.has_no_readers() {
                     put(&far, 1);
                 }
             });
@@ -207,15 +209,26 @@ fn quick_the_lock_of_one_that_has_ended_is_free() {
 }
 
 #[test]
+fn quick_one_that_is_taken_for_ended_keeps_no_share() {
+    check(3, || {
+        let Window { kernel, mut roster, owner, other, .. } = window();
+        let (seat, there) = (other.seat(), kernel.clone());
+        let thread = thread::spawn(move || _ = other.try_share(&there));
+        roster.remove(seat, &kernel);
+        thread.join().unwrap();
+        assert!(owner.has_no_readers());
+    });
+}
+
+#[test]
 fn quick_what_one_that_has_ended_had_read_is_changed_afterwards() {
     check(3, || {
-        let Window { kernel, roster, owner, other, data } = window();
+        let Window { kernel, mut roster, owner, other, data } = window();
         let seat = other.seat();
         let (there, far) = (kernel.clone(), data.clone());
         let thread = thread::spawn(move || {
             let thread = thread::spawn(move || {
-                let is_shared = other.try_share(&there);
-                if is_shared {
+                if other.try_share(&there) == Ok(true) {
                     get(&far);
                 }
                 there
@@ -239,7 +252,7 @@ fn fence(waits: Waits) {
         if waits == Sleeps {
             one.tell(kernel);
         }
-        one.wait(kernel, &mut { waits }, || one.is_fenced(number, ROWS)).unwrap();
+        one.wait(kernel, &mut { waits }, || one.is_fenced(number, ROWS, &[])).unwrap();
     };
     let (there, near, far) = (kernel.clone(), data.clone(), second.clone());
     let thread = thread::spawn(move || {
@@ -263,10 +276,34 @@ fn quick_who_sleeps_in_a_fence_is_woken() {
 }
 
 #[test]
+fn quick_what_was_put_before_a_fence_is_there_for_one_that_finds_it_over() {
+    check(3, || {
+        let Window { owner, other, data, .. } = window();
+        let far = data.clone();
+        let thread = thread::spawn(move || {
+            put(&far, 1);
+            other.leave_fence(1);
+        });
+        // Of three: it is over only because another one has left it.
+        let number = owner.enter_fence();
+        while owner.is_fenced(number, 3, &[]) != Ok(Some(())) {
+            pause();
+        }
+        assert_eq!(get(&data), 1);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
 fn quick_a_fence_with_one_that_has_ended_ends() {
     check(3, || {
-        let Window { kernel, roster, owner, other, data } = window();
+        let Window { kernel, mut roster, owner, other, data } = window();
         let seat = other.seat();
+        // It has taken part before.
+        for one in [&owner, &other] {
+            let number = one.enter_fence();
+            one.leave_fence(number);
+        }
         let (there, far) = (kernel.clone(), data.clone());
         let thread = thread::spawn(move || {
             let thread = thread::spawn(move || put(&far, 1));
@@ -274,7 +311,7 @@ fn quick_a_fence_with_one_that_has_ended_ends() {
             roster.remove(seat, &there);
         });
         let number = owner.enter_fence();
-        let look = || owner.is_fenced(number, ROWS);
+        let look = || owner.is_fenced(number, ROWS, &[]);
         let ended = owner.wait(&kernel, &mut { Sleeps }, look);
         assert_eq!(ended, Err(Stop::Gone(seat)));
         assert_eq!(get(&data), 1);
@@ -295,11 +332,11 @@ fn epoch(waits: Waits) {
         }
     });
     put(&data, 5);
-    assert!(owner.post(seat));
+    let turn = owner.post(seat).unwrap();
     if waits == Sleeps {
         owner.tell(&kernel);
     }
-    let look = || Ok(owner.is_complete(seat)?.then_some(()));
+    let look = || Ok(owner.is_complete(seat, turn)?.then_some(()));
     owner.wait(&kernel, &mut { waits }, look).unwrap();
     assert_eq!(get(&data), 6);
     thread.join().unwrap();
@@ -388,10 +425,14 @@ mutants! {
     mutant_x16: X16 => quick_an_epoch_is_between_post_and_wait;
     mutant_x17: X17 => quick_an_epoch_is_between_post_and_wait;
     mutant_x18: X18 => quick_an_epoch_is_between_post_and_wait;
-    mutant_x19: X19 => quick_the_lock_of_one_that_has_ended_is_free;
+    mutant_x26_of_its_lock: X26 => quick_the_lock_of_one_that_has_ended_is_free;
     mutant_x20: X20 => quick_what_was_put_before_a_store_is_there_with_it;
     mutant_x21: X21 => quick_what_was_put_before_a_store_is_there_with_it;
     mutant_x22: X22 => quick_what_was_put_before_a_change_is_there_with_it;
     mutant_x22_of_a_reader: X22 => quick_what_was_put_before_a_number_is_there_for_who_changes_it;
+    mutant_x24: X24 => quick_what_was_put_before_a_fence_is_there_for_one_that_finds_it_over;
+    mutant_x25: X25 => quick_what_was_put_before_a_fence_is_there_for_one_that_finds_it_over;
+    mutant_x26: X26 => quick_one_that_is_taken_for_ended_keeps_no_share;
+    mutant_x4_of_one_that_is_taken_for_ended: X4 => quick_one_that_is_taken_for_ended_keeps_no_share;
     mutant_x23: X23 => quick_what_was_put_before_a_change_is_there_with_it;
 }

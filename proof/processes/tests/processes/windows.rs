@@ -94,8 +94,11 @@ fn a_killed_reader_and_a_killed_holder_are_missed() {
     let directory = Directory::new("window-missed");
     let domain = Domain::open_at(directory.path()).unwrap();
     let mut window = domain.window("w", 4096).create().unwrap();
-    for options in [&[][..], &["shared"][..]] {
+    for options in [&["count=1"][..], &["count=1", "shared"][..]] {
         let mut holder = Role::start("hold-window", &directory, "w", options);
+        holder.until("attached");
+        // It has taken part in a fence.
+        window.fence(2).unwrap();
         holder.until("locked");
         assert_eq!(window.participants().len(), 2);
         let who = window.participants()[1].0;
@@ -105,7 +108,39 @@ fn a_killed_reader_and_a_killed_holder_are_missed() {
         assert!(matches!(window.wait(), Err(WindowError::Gone { .. })));
         let error = window.fence(2).unwrap_err();
         assert!(matches!(error, WindowError::Gone { .. }), "{error}");
+        // The next one enters that fence.
+        let mut next = Role::start("hold-window", &directory, "w", options);
+        window.fence(2).unwrap();
+        next.until("locked");
+        next.hang_up();
+        assert!(next.is_success());
+        // It has left after that fence, which the next one tells, once.
+        let error = window.fence(2).unwrap_err();
+        assert!(matches!(error, WindowError::Gone { .. }), "{error}");
+        assert!(window.fence_timeout(1, LIMIT).unwrap(), "one is enough");
     }
+}
+
+// Keeps P248.
+#[test]
+fn one_that_has_lost_its_connection_has_no_lock() {
+    let directory = Directory::new("window-closed");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut window = domain.window("w", 4096).create().unwrap();
+    let mut closer = Role::start("close-window", &directory, "w", &[]);
+    closer.until("closed");
+    let held = window.lock_timeout(WindowLocking::Exclusive, LIMIT).unwrap();
+    assert!(held.is_some(), "it is taken for ended");
+    closer.say("unlock");
+    assert_eq!(
+        closer.until("then"),
+        "this participant of window w has lost its connection to the owner"
+    );
+    // What it gave back was not its own any more.
+    let other = &mut domain.attach_window("w", WindowRights::ATOMIC).unwrap();
+    assert!(other.try_lock(WindowLocking::Shared).unwrap().is_none());
+    drop(held);
+    assert!(other.try_lock(WindowLocking::Shared).unwrap().is_some());
 }
 
 // Keeps P249.
@@ -116,9 +151,10 @@ fn the_death_of_the_owner_ends_what_waits() {
     let mut owner = Role::start("own-window", &directory, "w", &[]);
     owner.until("created");
     let attach = || domain.attach_window("w", WindowRights::ATOMIC).unwrap();
-    let (mut fences, mut starts, counts, mut locks) = (attach(), attach(), attach(), attach());
+    let (mut fences, mut starts, mut counts, mut locks) = (attach(), attach(), attach(), attach());
     // Nobody frees the lock of one that has died once the owner is stopped.
-    let mut holder = Role::start("hold-window", &directory, "w", &[]);
+    let mut holder = Role::start("hold-window", &directory, "w", &["count=1"]);
+    fences.fence(2).unwrap();
     holder.until("locked");
     owner.stop();
     holder.kill();
@@ -146,6 +182,8 @@ fn what_may_only_be_read_is_not_written() {
         let window = domain.window("w", 4096).rights_of_others(others).create().unwrap();
         let mut intruder = Role::start("intrude-window", &directory, "w", &[]);
         assert_eq!(intruder.until("refused"), "by the library");
+        assert_eq!(intruder.until("refused"), "by its descriptor");
+        assert_eq!(intruder.until("refused"), "by a map of its descriptor");
         assert_eq!(intruder.until("refused"), "to its map");
         intruder.until("stores");
         let status = intruder.child.wait().unwrap();

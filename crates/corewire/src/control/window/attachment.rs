@@ -17,6 +17,7 @@ use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::region::Region;
 use corewire_ring::window::{Book, Participant, Seat, WindowShared};
 
+use crate::control::ENDS_WITHIN;
 use crate::control::asking::{answer_within, ask, connect_to, protocol, refusal};
 use crate::control::domain::DomainHandle;
 use crate::control::frames::next_descriptor;
@@ -91,6 +92,9 @@ pub(crate) fn attach(
     if facts.rights != rights || row.is_none() != is_guest {
         let found = format!("with the rights {} and row {row:?}", facts.rights);
         return Err(protocol(name, found).into());
+    }
+    if facts.bytes == 0 {
+        return Err(protocol(name, "with 0 bytes".into()).into());
     }
     let seat = row.map(|row| Seat { row, generation });
     let memory = Memory::check(name, facts, seat, descriptors)?;
@@ -186,7 +190,7 @@ impl Attachment {
         }
     }
 
-    /// The owner has closed the window, or has died.
+    /// The owner has closed the window or has died, or cannot be reached any more.
     fn gone(&self, notice: u32) {
         self.unwatch();
         self.shared.notify(notice, &Linux::get());
@@ -204,8 +208,11 @@ impl Handler for Attachment {
             Err(ReceiveError::Nothing) => {}
             // A failed call says nothing about the owner.
             Err(ReceiveError::Os(_)) if !self.unread.add() => {}
-            // Its process has ended, or has replaced its program.
-            _ => self.gone(notice::DIED),
+            _ if process::is_ending(&self.life, self.owner_pid, ENDS_WITHIN) => {
+                self.gone(notice::DIED);
+            }
+            // It lives on: it has replaced its program, or something has shut the connection down.
+            _ => self.gone(notice::DETACHED),
         }
     }
 }

@@ -137,7 +137,8 @@ impl WindowControl {
         }
         let is_guest = peer.trusted().is_none();
         let given = if is_guest { self.facts.rights.min(Rights::READ) } else { self.facts.rights };
-        if !given.include(rights) {
+        // Every participant can read.
+        if !rights.include(Rights::READ) || !given.include(rights) {
             return Err(Reason::Rights { asked: rights, given });
         }
         let max = self.facts.participants_max;
@@ -145,8 +146,9 @@ impl WindowControl {
         // A guest takes no row, but descriptors of this process. One user's guests cannot exclude the others.
         let guests = state.links.values().filter(|link| link.seat.is_none());
         let of_user = guests.clone().filter(|link| link.uid == peer.uid).count() / 2;
-        if is_guest && (of_user >= GUESTS_OF_USER_MAX || guests.count() / 2 >= GUESTS_MAX) {
-            return Err(full);
+        let limits = [(of_user, GUESTS_OF_USER_MAX), (guests.count() / 2, GUESTS_MAX)];
+        if let Some((_, max)) = limits.into_iter().find(|(count, max)| is_guest && count >= max) {
+            return Err(Reason::GuestsFull { user: peer.uid, max: max as u64 });
         }
         let life = socket
             .peer_life(next_descriptor(&mut descriptors))
@@ -201,12 +203,16 @@ impl WindowControl {
 
     /// Ends a participant's link, and frees what it had.
     fn end(&self, state: &mut State, link: &Link) {
+        self.unlink(state, link);
+        if let Some(seat) = link.seat {
+            state.roster.remove(seat, &Linux::get());
+        }
+    }
+
+    fn unlink(&self, state: &mut State, link: &Link) {
         self.domain.hub().forget_both(&*link.socket, &*link.life, link.tokens);
         for token in link.tokens {
             state.links.remove(&token);
-        }
-        if let Some(seat) = link.seat {
-            state.roster.remove(seat, &Linux::get());
         }
     }
 }
@@ -306,7 +312,8 @@ impl WindowHalf for WindowControl {
             .map(|(_, link)| link.clone())
             .collect();
         for link in links {
-            self.end(&mut state, &link);
+            // Nothing is freed: who waits for the lock gets an error, and not the lock of one that still has it.
+            self.unlink(&mut state, &link);
             // If the frame does not get through, the hang-up tells the participant.
             let _ = link.socket.send(&Frame::Leave, &[]);
         }

@@ -18,7 +18,7 @@ impl Window {
     /// # let domain = corewire::Domain::open_at(&dir)?;
     /// use corewire::WindowRights;
     ///
-    /// let window = domain.window("inbox", 4096).create()?;
+    /// let mut window = domain.window("inbox", 4096).create()?;
     /// let there = domain.attach_window("inbox", WindowRights::WRITE)?;
     /// there.put_counted(0, b"a block", 3)?;
     ///
@@ -71,7 +71,7 @@ impl Window {
     ///
     /// # Errors
     /// As for [`counter`](Self::counter), also if the owner goes meanwhile; [`WindowError::Interrupted`].
-    pub fn wait_counter(&self, counter: usize, count: u64) -> Result<u64, WindowError> {
+    pub fn wait_counter(&mut self, counter: usize, count: u64) -> Result<u64, WindowError> {
         loop {
             if let Some(found) = self.count_within(counter, count, Patience::Forever)? {
                 return Ok(found);
@@ -84,7 +84,7 @@ impl Window {
     /// # Errors
     /// As for [`wait_counter`](Self::wait_counter).
     pub fn wait_counter_timeout(
-        &self,
+        &mut self,
         counter: usize,
         count: u64,
         timeout: Duration,

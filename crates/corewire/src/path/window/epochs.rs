@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use corewire_ring::window::Stop;
+
 use super::{Window, WindowParticipant};
 use crate::error::WindowError;
 use crate::wait::Patience;
@@ -12,7 +14,7 @@ use crate::wait::Patience;
 impl Window {
     /// Waits until `count` participants, this one included, have called this as often as this one. What each has put before
     /// is visible to all afterwards. All pass the same `count`: the number of those that take part. A participant that
-    /// attaches later takes part from the next fence on.
+    /// attaches later begins with the first fence that nobody has left yet.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,9 +39,11 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// [`WindowError::Gone`] if a participant has gone and fewer than `count` are left; [`WindowError::PeerDied`] or
+    /// [`WindowError::Gone`] if a participant has gone that took part in an earlier fence, and fewer than `count` of those
+    /// that did are left: once for each (of one that has never entered a fence nobody knows that it would); [`WindowError::PeerDied`] or
     /// [`WindowError::Closed`] if the owner goes; [`WindowError::Guest`], [`WindowError::Interrupted`],
-    /// [`WindowError::Forked`]. After an interruption, the next call goes on with the same fence.
+    /// [`WindowError::Forked`]. After an error this participant is still in the fence: its next call goes on with it, also
+    /// with another `count`.
     pub fn fence(&mut self, count: u32) -> Result<(), WindowError> {
         while !self.fence_within(count, Patience::Forever)? {}
         Ok(())
@@ -67,10 +71,23 @@ impl Window {
                 *self.fence.insert(number)
             }
         };
-        let found = self.wait_for(patience, |one| Ok(one.is_fenced(number, count)?.is_some()));
-        // What waits for others that have gone is over, too.
-        if matches!(found, Ok(true) | Err(WindowError::Gone { .. })) {
+        let mut gone = None;
+        let found = self.wait_for(patience, |one| {
+            let fenced = one.is_fenced(number, count, &self.missed);
+            if let Err(Stop::Gone(seat)) = fenced {
+                gone = Some(seat);
+            }
+            Ok(fenced?.is_some())
+        });
+        // It is said once: then this participant goes on without it, or another one takes its place.
+        if let Some(seat) = gone {
+            self.missed.retain(|one| one.row != seat.row);
+            self.missed.push(seat);
+        }
+        // One that is not over is gone on with: others that take the place of one that has gone enter the same fence.
+        if found == Ok(true) {
             self.fence = None;
+            self.seated()?.leave_fence(number);
         }
         found
     }
@@ -99,7 +116,7 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// [`WindowError::NotOwner`]; [`WindowError::Gone`] if one of them is not there any more, for the first such one: the
+    /// [`WindowError::NotOwner`]; [`WindowError::Owner`] if the owner is among them; [`WindowError::Gone`] if one is not there any more, for the first such one: the
     /// window has been opened to those before it.
     pub fn post(&mut self, to: &[WindowParticipant]) -> Result<(), WindowError> {
         if !self.is_owner() {
@@ -108,17 +125,19 @@ impl Window {
         if let Some(error) = self.ended() {
             return Err(error);
         }
+        if to.iter().any(|one| one.row() == 0) {
+            return Err(WindowError::Owner(self.name_of().clone()));
+        }
+        let mut gone = Ok(());
         for &WindowParticipant(seat) in to {
-            let participant = self.seated()?;
-            if seat.row == 0 || !participant.post(seat) {
-                let (name, row) = (self.name_of().clone(), seat.row);
-                self.seated()?.tell(&self.linux);
-                return Err(WindowError::Gone { name, row });
-            }
-            self.posted.push(seat);
+            let Some(turn) = self.seated()?.post(seat) else {
+                gone = Err(WindowError::Gone { name: self.name_of().clone(), row: seat.row });
+                break;
+            };
+            self.posted.push((seat, turn));
         }
         self.seated()?.tell(&self.linux);
-        Ok(())
+        gone
     }
 
     /// Begins an epoch. Waits until the owner has opened the window to this participant.
@@ -193,8 +212,8 @@ impl Window {
             return Err(WindowError::NotOwner(self.name_of().clone()));
         }
         let mut gone = None;
-        for seat in self.posted.clone() {
-            match self.wait_for(patience, |one| one.is_complete(seat)) {
+        for (seat, turn) in self.posted.clone() {
+            match self.wait_for(patience, |one| one.is_complete(seat, turn)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error @ WindowError::Gone { .. }) => gone = gone.or(Some(error)),

@@ -53,6 +53,7 @@ impl Window {
     ///
     /// # Errors
     /// [`WindowError::Guest`]; [`WindowError::PeerDied`] or [`WindowError::Closed`] if the owner is gone or goes;
+    /// [`WindowError::Locked`] if a lock of this participant was leaked; [`WindowError::Detached`],
     /// [`WindowError::Interrupted`], [`WindowError::Forked`].
     pub fn lock(&mut self, kind: Lock) -> Result<WindowLock<'_>, WindowError> {
         loop {
@@ -85,11 +86,14 @@ impl Window {
 
     /// Takes the lock. False if the time is up.
     fn take(&self, kind: Lock, patience: Patience) -> Result<bool, WindowError> {
+        if self.ended().is_none() && self.seated()?.has_lock() {
+            return Err(WindowError::Locked(self.name_of().clone()));
+        }
         let linux = self.linux;
         match kind {
-            Lock::Shared => self.wait_for(patience, |one| Ok(one.try_share(&linux))),
+            Lock::Shared => self.wait_for(patience, |one| one.try_share(&linux)),
             Lock::Exclusive => {
-                if !self.wait_for(patience, |one| Ok(one.try_claim()))? {
+                if !self.wait_for(patience, |one| one.try_claim())? {
                     return Ok(false);
                 }
                 let found = self.wait_for(patience, |one| Ok(one.has_no_readers()));

@@ -25,7 +25,7 @@ use corewire_layout::window::Rights;
 use corewire_os::sleep::Linux;
 use corewire_ring::copying::STREAMED_FROM_BYTES;
 use corewire_ring::sync::{Ordering::SeqCst, fence};
-use corewire_ring::window::{Data, Number, Participant, Seat, WindowShared, Word};
+use corewire_ring::window::{Data, Number, Participant, Seat, Turn, WindowShared, Word};
 
 pub use self::locks::{Lock, WindowLock};
 use self::recent::Recent;
@@ -63,8 +63,10 @@ pub struct Window {
     wait: Wait,
     /// The fence that this participant has entered and that has not ended, because its time was up.
     fence: Option<u64>,
+    /// The participants of whose end a fence has told.
+    missed: Vec<Seat>,
     /// The participants to which the owner has opened the window.
-    posted: Vec<Seat>,
+    posted: Vec<(Seat, Turn)>,
     /// Whether this participant has started an epoch.
     has_started: bool,
 }
@@ -107,6 +109,7 @@ impl Window {
             linux: Linux::get(),
             wait: Wait::default(),
             fence: None,
+            missed: Vec::new(),
             posted: Vec::new(),
             has_started: false,
         }
@@ -173,7 +176,8 @@ impl Window {
         })
     }
 
-    /// Copies `source` to the window, from `offset` on. When it returns, the bytes are there.
+    /// Copies `source` to the window, from `offset` on. When it returns, the bytes are there. 8 bytes at a multiple of 8 are
+    /// written at once.
     ///
     /// # Errors
     /// [`WindowError::Range`], [`WindowError::Rights`]; [`WindowError::PeerDied`] or [`WindowError::Closed`] if the owner
@@ -181,6 +185,12 @@ impl Window {
     #[inline]
     pub fn put(&self, offset: u64, source: &[u8]) -> Result<(), WindowError> {
         self.check(Rights::WRITE)?;
+        if let Ok(word) = <[u8; 8]>::try_from(source)
+            && let Some(number) = self.data.at::<u64>(offset)
+        {
+            number.store(u64::from_le_bytes(word).to_le());
+            return Ok(());
+        }
         let at = self.find(offset, source.len() as u64)?;
         self.put_at(at, source);
         Ok(())
@@ -196,13 +206,19 @@ impl Window {
         }
     }
 
-    /// Copies the bytes of the window from `offset` on to `target`.
+    /// Copies the bytes of the window from `offset` on to `target`. 8 bytes at a multiple of 8 are read at once.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
     #[inline]
     pub fn get(&self, offset: u64, target: &mut [u8]) -> Result<(), WindowError> {
         self.check(Rights::READ)?;
+        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *target)
+            && let Some(number) = self.data.load::<u64>(offset)
+        {
+            *word = u64::from_le(number).to_le_bytes();
+            return Ok(());
+        }
         let at = self.find(offset, target.len() as u64)?;
         self.data.get(at, target);
         Ok(())
@@ -228,10 +244,9 @@ impl Window {
     /// As for [`at`](Self::at), but it needs only the right to read.
     #[inline]
     pub fn load<T: Number>(&self, offset: u64) -> Result<T, WindowError> {
-        match self.data.load(offset) {
-            Some(number) if self.may(Rights::READ) => Ok(number),
-            _ => Err(self.no_number::<T>(Rights::READ, offset)),
-        }
+        // Before the load: in a forked child the data is not there.
+        let number = if self.may(Rights::READ) { self.data.load(offset) } else { None };
+        number.ok_or_else(|| self.no_number::<T>(Rights::READ, offset))
     }
 
     /// Makes what this thread has put visible to every participant that learns of it in any way: a fence. Locks, fences,
@@ -309,6 +324,7 @@ impl Window {
             _ if notices & notice::DIED != 0 => {
                 Some(WindowError::PeerDied { name: name(), pid: self.half.owner_pid() })
             }
+            _ if notices & notice::DETACHED != 0 => Some(WindowError::Detached(name())),
             _ => None,
         }
     }

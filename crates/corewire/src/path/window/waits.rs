@@ -64,6 +64,9 @@ impl Window {
     fn stopped(&self, stop: Stop) -> Result<bool, WindowError> {
         match stop {
             Stop::TimedOut => Ok(false),
+            Stop::Gone(seat) if self.participant.as_ref().is_some_and(|it| it.seat() == seat) => {
+                Err(WindowError::Detached(self.name_of().clone()))
+            }
             Stop::Gone(seat) => {
                 Err(WindowError::Gone { name: self.name_of().clone(), row: seat.row })
             }
