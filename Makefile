@@ -53,7 +53,7 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(LAB) bench policy
 	$(LAB) bench shared
 
-study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints, collective calls and MPI programs, the rivals too (STUDY="--quick")
+study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed calls, circuits, agreement, checkpoints, collective calls, large transfers and MPI programs, the rivals too (STUDY="--quick")
 	cargo build --release --locked -p corewire-lab -p corewire-fabric --features corewire-lab/rivals
 	$(LAB) study zimp $(STUDY)
 	$(LAB) study nemesis $(STUDY)
@@ -63,6 +63,7 @@ study: setup ## the experiments of ZIMP, Nemesis and Active Zero-copy, typed cal
 	$(LAB) study paxos $(STUDY)
 	$(LAB) study checkpoint $(STUDY)
 	$(LAB) study collectives $(STUDY)
+	$(LAB) study transfer $(STUDY)
 	$(LAB) study mpi $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)

@@ -82,6 +82,7 @@ fn report_some(args: &ReportArgs, is_unfinished: bool) -> Result<bool, Failure> 
         || redraw::<super::routing::Study>(args, is_unfinished)?
         || redraw::<super::protocols::Study>(args, is_unfinished)?
         || redraw::<super::collectives::Study>(args, is_unfinished)?
+        || redraw::<super::transfer::Study>(args, is_unfinished)?
         || redraw::<super::mpi::Study>(args, is_unfinished)?)
 }
 

@@ -25,6 +25,7 @@ mod routing;
 mod runner;
 mod stepping;
 mod touch;
+mod transfer;
 mod zimp;
 
 use clap::Subcommand;
@@ -42,6 +43,7 @@ pub(crate) const ROLES: &[&dyn Work] = &[
     &routing::ROLE,
     &protocols::ROLE,
     &collectives::ROLE,
+    &transfer::ROLE,
 ];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
@@ -61,6 +63,7 @@ enum Command {
     Paxos(protocols::PaxosArgs),
     Checkpoint(protocols::CheckpointArgs),
     Collectives(collectives::Args),
+    Transfer(transfer::Args),
     Mpi(mpi::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
@@ -85,6 +88,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Paxos(args) => protocols::run_paxos(&args),
         Command::Checkpoint(args) => protocols::run_checkpoint(&args),
         Command::Collectives(args) => collectives::run(&args),
+        Command::Transfer(args) => transfer::run(&args),
         Command::Mpi(args) => mpi::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),

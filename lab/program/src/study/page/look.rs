@@ -32,7 +32,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
 }
 
 /// The look of a mechanism, and its name in narrow plots.
-const MECHANISMS: [(&str, &str, Look); 37] = [
+const MECHANISMS: [(&str, &str, Look); 50] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
     ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
@@ -70,6 +70,19 @@ const MECHANISMS: [(&str, &str, Look); 37] = [
     ("ucx", "UCX", look("#00785a", 2.2, "6 3", Marker::Up)),
     ("shm", "ofi shm", look("#0072b2", 2.2, "8 2 2 2", Marker::Down)),
     ("scatter", "pages", look("#00785a", 2.2, "2 2", Marker::Up)),
+    ("printed_buffer", "buffer, printed", look("#c25400", 2.0, "6 3", Marker::Square)),
+    ("printed_streaming", "streaming", look("#8f6200", 1.8, "2 2", Marker::Square)),
+    ("shared_buffer", "buffer", look("#c25400", 2.6, "", Marker::Square)),
+    ("printed_queue", "queue, printed", look("#a8467f", 2.0, "6 3", Marker::Diamond)),
+    ("message_queue", "queue", look("#a8467f", 2.6, "", Marker::Diamond)),
+    ("ptrace", "ptrace", look("#6e6e6e", 1.6, "", Marker::Down)),
+    ("kernel_put", "put", look("#0072b2", 2.0, "6 3", Marker::Up)),
+    ("kernel_get", "get", look("#0072b2", 2.6, "", Marker::Up)),
+    ("both_sides", "both sides", look("#111111", 3.2, "", Marker::Circle)),
+    ("window", "window", look("#00785a", 2.6, "", Marker::Circle)),
+    ("mapped", "mapped", look("#00785a", 2.0, "6 3", Marker::Circle)),
+    ("network_put", "net put", look("#7a6440", 1.6, "6 3", Marker::Down)),
+    ("network_get", "net get", look("#7a6440", 1.6, "2 2", Marker::Down)),
 ];
 
 /// The looks of lines for machines or sizes instead of mechanisms.

@@ -222,7 +222,7 @@ fn what_is_read_and_written_is_a_regular_file() {
     fs::remove_file(path("progress.jsonl")).unwrap();
     // Before anything is measured.
     fs::create_dir(path("report.html")).unwrap();
-    for name in ["zimp", "nemesis", "active", "interfaces", "routing", "collectives"] {
+    for name in ["zimp", "nemesis", "active", "interfaces", "routing", "collectives", "transfer"] {
         refused(&[name, "--quick", "--out", out.text()], &["report.html", "directory"]);
     }
 }

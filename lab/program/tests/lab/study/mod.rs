@@ -8,6 +8,7 @@ mod mechanisms;
 mod mpi;
 mod nemesis;
 mod protocols;
+mod transfer;
 
 use std::process::{Command, Output};
 use std::sync::PoisonError;
