@@ -1,6 +1,6 @@
 //! Functions of the C library that no safe library wraps: System V message queues, and POSIX semaphores
 //! in shared memory. Other unsafe code of the study is in `count`, `iceoryx2`,
-//! `shared_memory_semaphores` and `nemesis`.
+//! `shared_memory_semaphores`, `nemesis` and `transfer`.
 
 use std::io;
 

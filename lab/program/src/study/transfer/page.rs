@@ -100,7 +100,7 @@ pub(super) fn summary(found: &Transfer) -> Vec<Table> {
             ("The paper says", &|claim| claim.paper.clone()),
         ],
     );
-    tables.push(verdicts.prose().captioned(holding(found)));
+    tables.push(verdicts.prose().captioned(holding(found).trim_end_matches('.')));
     let failures = found.failures.iter().map(|why| vec![why.clone()]);
     let failures = Table { rows: failures.collect(), ..Table::default() };
     tables.push(failures.captioned("runs that failed"));
