@@ -62,7 +62,7 @@ Examples:
   corewire study transfer --out transfer --experiments transfers --sizes 1,4096,1048576
 
 Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md describes, and the points
-as points.csv and claims.csv. With --quick there are fewer sizes: about two minutes.";
+as points.csv and claims.csv. With --quick there are fewer sizes: one to two minutes.";
 
 /// Repeat the evaluation of Buntinas and others: how large data moves between two processes, and what suits which use.
 #[derive(Debug, clap::Args)]
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let caches = processor::caches(cpus.first().copied().unwrap_or_default());
     let second = caches.iter().find(|cache| cache.level == 2 && cache.kind != "Instruction");
     let cache_bytes = second.map_or(CACHE_BYTES, |cache| cache.bytes);
-    let (runs, rounds, milliseconds) = if args.common.quick { (3, 4, 2) } else { (5, 6, 10) };
+    let (runs, rounds, milliseconds) = if args.common.quick { (3, 4, 2) } else { (9, 6, 10) };
     let sizes = match &args.sizes[..] {
         [] if args.common.quick => QUICK_SIZES.to_vec(),
         [] => (0..).map(|power| 1 << power).take_while(|&size| size <= LONGEST).collect(),
@@ -225,7 +225,7 @@ impl runner::Study for Study {
 
     fn time_of(&self, job: &Job) -> Duration {
         let blocks = |count: usize| {
-            (self.block + Duration::from_millis(2))
+            (self.block / 3 + Duration::from_millis(2))
                 * (self.rounds + 1)
                 * u32::try_from(count).unwrap_or(u32::MAX)
         };

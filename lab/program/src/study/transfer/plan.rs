@@ -14,8 +14,9 @@ use crate::study::distances::Lines;
 pub(super) const LINE_ROUNDS: u64 = 2 * LINES as u64;
 /// The paper's iterations (III-A).
 const ITERATIONS: u64 = 1000;
-/// Least number of iterations in a block.
+/// Least number of iterations in a block, and of short messages.
 const ITERATIONS_MIN: u64 = 3;
+const ITERATIONS_OF_SHORT: u64 = 64;
 /// The message of the experiments that have only one size.
 pub(super) const LONG_BYTES: usize = 4 << 20;
 pub(super) const MIDDLE_BYTES: usize = 1 << 20;
@@ -78,7 +79,7 @@ impl Plan {
     /// byte.
     pub(super) fn iterations(&self, bytes: usize) -> u64 {
         let blocks = u64::from(self.rounds) * u64::from(self.runs);
-        let most = ITERATIONS.div_ceil(blocks.max(1)).max(ITERATIONS_MIN);
+        let most = ITERATIONS.div_ceil(blocks.max(1)).max(ITERATIONS_OF_SHORT);
         let budget = u64::try_from(self.block.as_nanos()).unwrap_or(u64::MAX);
         (budget / (1000 + bytes as u64 / 4)).clamp(ITERATIONS_MIN, most)
     }
