@@ -185,24 +185,20 @@ pub(super) fn summary(found: &Transfer) -> Table {
         Sides::One if found.hidden(Measure::RemoteOverlap, *id).is_none() => NONE.to_owned(),
         _ => "with a thread".to_owned(),
     };
-    let each = |id: &Id| {
-        if id.is_region_specific() { "yes".to_owned() } else { "no".to_owned() }
-    };
     Table::of_columns(
         Id::all().filter(|id| found.latency(*id).is_some()),
         &[
             ("", &|id| id.name().to_owned()),
             ("Latency", &latency),
-            ("Throughput, 1 MiB", &throughput),
+            ("1 MiB", &throughput),
             ("Written and read", &touched),
             ("Set-up", &cost(Measure::SetUp)),
             ("Tear-down", &cost(Measure::TearDown)),
-            ("Cache impact (source, destination)", &cache),
-            ("Hidden, remote side", &hides(Measure::RemoteOverlap)),
-            ("Hidden, local side", &hides(Measure::LocalOverlap)),
-            ("For each region", &each),
+            ("Cache impact", &cache),
+            ("Hidden, remote", &hides(Measure::RemoteOverlap)),
+            ("Hidden, local", &hides(Measure::LocalOverlap)),
             ("Passive mode", &passive),
-            ("Needs the right to", &|id| id.permission().to_owned()),
+            ("Rights", &|id| id.permission().to_owned()),
         ],
     )
 }

@@ -221,18 +221,15 @@ impl Transfer {
         sorted(self.of(measure).map(|point| point.key.bytes))
     }
 
-    /// The times of a bare line, where it was timed.
-    fn lines(&self) -> impl Iterator<Item = Lines> {
-        let all = self.points.iter().flat_map(|point| point.runs.iter().map(|run| run.line_ns));
-        all.filter(Lines::is_some)
-    }
-
-    /// The runs at the most frequent distance of the cores.
+    /// The runs at the most frequent distance of the cores, as the page shows them.
     pub(super) fn at_home(&self) -> Self {
-        let mut here = self.clone();
-        if let Some(distance) = distances::of(self.lines()).first() {
-            here.retain(&mut |line_ns| distance.has(line_ns));
-        }
+        let (mut here, mut lines) = (self.clone(), Vec::new());
+        here.retain(&mut |line_ns| {
+            lines.push(line_ns);
+            true
+        });
+        let home = distances::of(lines.into_iter()).first().copied();
+        here.retain(&mut |line_ns| home.is_some_and(|home| home.has(line_ns)));
         here
     }
 }
@@ -304,5 +301,38 @@ impl Body for Transfer {
 
     fn summary(results: &Results<Self>) -> Vec<Table> {
         page::summary(&results.at_most_frequent().body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::fixture::results;
+
+    #[test]
+    fn claims_and_page_have_the_runs_of_one_distance() {
+        // Many points have one line, and few points two other ones.
+        let lines = [70.0, 70.0, 70.0, 70.0, 270.0, 271.0];
+        let point = |(bytes, line): (u64, f64)| {
+            let key = Key::new(Measure::Transfer, "window", bytes, State::Cold);
+            Point { key, runs: vec![Run { run: 0, blocks: vec![5.0], line_ns: Some([line; 2]) }] }
+        };
+        let found = Transfer {
+            runs: 1,
+            rounds: 1,
+            oversubscribed: false,
+            cache_bytes: 1 << 20,
+            arena_bytes: 12 << 20,
+            sizes: vec![1],
+            iterations: vec![1000],
+            mechanisms: Vec::new(),
+            failures: Vec::new(),
+            points: (0..).zip(lines).map(point).collect(),
+            claims: Vec::new(),
+        };
+        let here = found.at_home();
+        let kept = here.points.iter().map(|point| point.runs.len());
+        assert!(kept.eq([0, 0, 0, 0, 1, 1]));
+        assert_eq!(results("transfer", found).at_most_frequent().body, here);
     }
 }

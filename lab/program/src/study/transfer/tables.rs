@@ -37,17 +37,14 @@ pub(super) fn set_up(found: &Transfer) -> Table {
         Id::Ptrace => "0 and 0 \u{b5}s",
         _ => NONE,
     };
-    let what = |id: &Id| {
-        match id {
-            Id::PrintedBuffer | Id::PrintedQueue => "a System V segment of 20 KiB",
-            Id::SharedBuffer | Id::MessageQueue => {
-                "memory of one end (memfd), and a map of the other end\u{2019}s"
-            }
-            Id::Window | Id::Mapped => "a segment for 1 MiB",
-            Id::NetworkPut | Id::NetworkGet => "1 MiB registered with libfabric",
-            _ => "1 MiB registered: no system call",
+    let what = |id: &Id| match id {
+        Id::PrintedBuffer | Id::PrintedQueue => "a System V segment of 20 KiB",
+        Id::SharedBuffer | Id::MessageQueue => {
+            "memory of one end (memfd), and a map of the other end\u{2019}s"
         }
-        .to_owned()
+        Id::Window | Id::Mapped => "a segment for 1 MiB",
+        Id::NetworkPut | Id::NetworkGet => "1 MiB registered with libfabric",
+        _ => "1 MiB registered: no system call",
     };
     let region = |id: &Id| if id.is_region_specific() { "yes" } else { "no" }.to_owned();
     let (each, all) = (|id: &Id| memory_of(*id).0, |id: &Id| memory_of(*id).1);
@@ -55,9 +52,8 @@ pub(super) fn set_up(found: &Transfer) -> Table {
         Id::all().filter(is_shown),
         &[
             ("", &|id| id.name().to_owned()),
-            ("What", &what),
-            ("Set-up", &cell(Measure::SetUp)),
-            ("Page faults on first use", &faults),
+            ("Set-up", &|id| format!("{}\n{}", cell(Measure::SetUp)(id), what(id))),
+            ("Page faults", &faults),
             ("Tear-down", &cell(Measure::TearDown)),
             ("The paper", &|id| paper(id).to_owned()),
             ("Region specific", &region),

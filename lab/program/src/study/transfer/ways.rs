@@ -152,14 +152,14 @@ impl Id {
         }
     }
 
-    /// What a process needs to be allowed to do.
+    /// What a process needs to be allowed to do: to the other process's memory, if nothing else is said.
     pub(super) const fn permission(self) -> &'static str {
         match self {
-            Self::Ptrace => "trace the sender",
-            Self::KernelPut => "read and write the receiver's memory",
-            Self::KernelGet => "read the sender's memory",
-            Self::BothSides => "read the sender's memory; write the receiver's, or one side copies",
-            Self::NetworkPut | Self::NetworkGet => "connect to the loopback interface",
+            Self::Ptrace => "trace",
+            Self::KernelPut => "read, write",
+            Self::KernelGet => "read",
+            Self::BothSides => "read (write)",
+            Self::NetworkPut | Self::NetworkGet => "connect",
             _ => "none",
         }
     }
