@@ -72,7 +72,7 @@ pub(crate) fn close(domain: &Domain, options: &Options) -> Outcome {
     io::stdout().flush()?;
     io::stdin().read_line(&mut String::new())?;
     drop(held);
-    let error = window.try_lock(WindowLocking::Exclusive).err().ok_or("it still has a part")?;
+    let error = window.lock(WindowLocking::Exclusive).err().ok_or("it still has a part")?;
     println!("then {error}");
     io::stdout().flush()?;
     Ok(())
