@@ -52,10 +52,11 @@
 //! | `work` | does the jobs of a queue, notes each in a file |
 //! | `watch` | reads a last value until its writer ends, says how many |
 //! | `add-under-lock` | adds to numbers of a window under its lock; `count` is its place |
-//! | `own-window` | has a window until its standard input ends |
+//! | `own-window` | has a window until its standard input ends; with `shared` others can only read it |
 //! | `close-window` | shuts down its connections while it has the lock of a window |
 //! | `hold-window` | with `count` enters a fence of two; holds the lock of a window until its standard input ends |
 //! | `intrude-window` | attaches to a window to read, and tries to write to it |
+//! | `visit-window` | as a guest attaches to a window, and calls what guests have no part in |
 //! | `fork-window` | forks with a window, and checks what child and parent can do |
 //! | `follow` | takes part in a program of `count` operations on a window, as process `group` of `receivers` |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
@@ -256,6 +257,7 @@ fn run() -> Outcome {
         "hold-window" => windows::hold(&domain, &options),
         "intrude-window" => windows::intrude(&domain, &options),
         "fork-window" => windows::fork(&domain, &options),
+        "visit-window" => windows::visit(&domain, &options),
         "follow" => windows::follow(&domain, &options),
         "mesh" => mesh::run(&domain, &options),
         "echo" => large::echo(&domain, &options),

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::ptr;
+use std::time::Duration;
 
-use corewire::{Domain, Window, WindowError, WindowLocking, WindowRights};
+use corewire::{AttachError, Domain, Window, WindowError, WindowLocking, WindowRights};
 
 use crate::{Options, Outcome};
 
@@ -30,9 +32,10 @@ pub(crate) fn add(domain: &Domain, options: &Options) -> Outcome {
     }
 }
 
-/// Has a window until its standard input ends.
+/// Has a window until its standard input ends, which others can only read (with `shared`).
 pub(crate) fn own(domain: &Domain, options: &Options) -> Outcome {
-    let window = domain.window(&options.channel, 4096).create()?;
+    let rights = if options.is_shared { WindowRights::READ } else { WindowRights::ATOMIC };
+    let window = domain.window(&options.channel, 4096).rights_of_others(rights).create()?;
     println!("created");
     io::stdout().flush()?;
     io::stdin().read_line(&mut String::new())?;
@@ -136,12 +139,57 @@ pub(crate) fn intrude(domain: &Domain, options: &Options) -> Outcome {
         )
     };
     refused("to its map", protected != 0);
+    let again = |number: &RawFd| {
+        let path = format!("/proc/self/fd/{number}");
+        fs::File::options().read(true).write(true).open(path)
+    };
+    refused("to open it again", !data.iter().any(|number| again(number).is_ok()));
+    for number in &data {
+        let owned = fs::Permissions::from_mode(0o600);
+        let _ = fs::set_permissions(format!("/proc/self/fd/{number}"), owned);
+    }
+    let writable = |number: &RawFd| again(number).is_ok_and(|file| maps(&file.as_raw_fd()));
+    refused("to open it in another mode and map it", !data.iter().any(writable));
     println!("stores");
     io::stdout().flush()?;
     // SAFETY: mapped, and read-only: the kernel ends this process.
     unsafe { ptr::with_exposed_provenance_mut::<u8>(begin).write_volatile(1) };
     println!("DONE a store");
     Ok(())
+}
+
+/// As a guest attaches to write, then to read; then calls what guests have no part in, and reads until the owner is gone.
+/// Prints each error.
+pub(crate) fn visit(domain: &Domain, options: &Options) -> Outcome {
+    let Err(error) = domain.attach_window(&options.channel, WindowRights::ATOMIC) else {
+        return Err("a guest may write".into());
+    };
+    println!("attached {error}");
+    if !matches!(error, AttachError::Rights { .. }) {
+        return Ok(());
+    }
+    let mut window = domain.attach_window(&options.channel, WindowRights::READ)?;
+    let mut bytes = [1; 4];
+    window.get(0, &mut bytes)?;
+    println!("read {bytes:?}");
+    let errors = [
+        window.try_lock(WindowLocking::Shared).map(drop).err(),
+        window.fence_timeout(1, Duration::ZERO).err(),
+        window.start_timeout(Duration::ZERO).err(),
+        window.counter(0).err(),
+        window.wait_counter_timeout(0, 0, Duration::ZERO).err(),
+    ];
+    for error in errors {
+        println!("refused {}", error.ok_or("a guest has a part")?);
+    }
+    io::stdout().flush()?;
+    loop {
+        if let Err(error) = window.get(0, &mut bytes) {
+            println!("then {error}");
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Forks with a window: in the child its calls fail, and a store to a number that was located before ends the child.
