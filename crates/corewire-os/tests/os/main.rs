@@ -1,4 +1,5 @@
-//! What is left and found in directories, and what a peer's memory is.
+//! What is left and found in directories, what a peer's memory is, and sleeps that only a wake-up ends.
 
 mod directory;
 mod segments;
+mod windows;
