@@ -153,7 +153,7 @@ fn in_short(found: &Transfer) -> Vec<String> {
     let best = sizes.filter_map(|size| {
         let (cold, touched) = (fastest(size, State::Cold)?, fastest(size, State::Touched)?);
         Some(format!(
-            "{} is moved fastest by {} ({}, {} MB/s); if it is written before and read after, by {} ({}).",
+            "Fastest for {} from any memory to any memory: {} ({}, {} MB/s); written before and read after: {} ({}).",
             bytes(size),
             cold.0.name(),
             nanoseconds(cold.1),
@@ -165,7 +165,8 @@ fn in_short(found: &Transfer) -> Vec<String> {
     let holding = Some(holding(found)).filter(|text| !text.is_empty());
     let latency = found.sizes.first().and_then(|&size| {
         let (id, time) = fastest(size, State::Cold)?;
-        Some(format!("The lowest latency is that of {}: {}.", id.name(), nanoseconds(time)))
+        let (size, name, time) = (bytes(size), id.name(), nanoseconds(time));
+        Some(format!("Fastest for {size} from any memory to any memory: {name} ({time})."))
     });
     holding.into_iter().chain(latency).chain(best).collect()
 }
