@@ -37,7 +37,7 @@ impl Channel {
 fn top_once_says_what_moves() {
     let scratch = Scratch::new("top");
     let nothing = scratch.run("top --once --interval 0.05").text().to_owned();
-    assert!(nothing.starts_with("No services, channels or endpoints in "), "{nothing}");
+    assert!(nothing.starts_with("No services, channels, endpoints or windows in "), "{nothing}");
     let mut channel = Channel::start(&scratch, "prices");
     let _other = Channel::start(&scratch, "log");
     let mut input = channel.sender.input();
