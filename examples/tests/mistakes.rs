@@ -75,7 +75,7 @@ const CHANNELS: &[Mistake] = &[
             let _first = d.endpoint("c").create()?;
             fails(d.receiver("c").join())
         },
-        "c is an endpoint or a listener, not a channel",
+        "c is an endpoint, a listener or a window, not a channel",
     ),
     (|d| fails(d.receiver("nobody").join()), "channel nobody does not exist"),
     (
@@ -183,7 +183,7 @@ const ENDPOINTS: &[Mistake] = &[
             d.endpoint("e").create()?.peer("c")?;
             Ok(())
         },
-        "c is a channel or a listener, not an endpoint",
+        "c is a channel, a listener or a window, not an endpoint",
     ),
     (
         |d| {
