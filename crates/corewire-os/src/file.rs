@@ -44,8 +44,12 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As for [`open_regular`]; `FileTooLarge`, with a message that gives the limit.
 pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    bytes_of(open_regular(path)?, bytes_max)
+}
+
+fn bytes_of(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let limit = match bytes_max >> 20 {
             0 => format!("{bytes_max} bytes"),
@@ -62,10 +66,34 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As for [`read_regular`]; `InvalidData` if the text is not UTF-8, with a message that says where.
 pub fn read_regular_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    String::from_utf8(read_regular(path, bytes_max)?).map_err(|error| {
+    text_of(read_regular(path, bytes_max)?)
+}
+
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         io::Error::new(ErrorKind::InvalidData, format!("byte {at} is not UTF-8"))
     })
+}
+
+/// As [`read_regular_text`], of settings that this process follows: only their owner, who is this process's user or root, may
+/// be able to write them.
+///
+/// # Errors
+/// As for [`read_regular_text`]; `PermissionDenied`, with a message that names the owner or the mode.
+pub fn read_settings(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = open_regular(path)?;
+    let status = fstat(&file)?;
+    let user = effective_uid();
+    let denied = |text: String| Err(io::Error::new(ErrorKind::PermissionDenied, text));
+    if status.st_uid != user && status.st_uid != 0 {
+        return denied(format!("it belongs to user {}, not to {user} or root", status.st_uid));
+    }
+    let mode = status.st_mode & 0o7777;
+    if mode & 0o022 != 0 {
+        return denied(format!("it has mode {mode:04o}, so that others can write it"));
+    }
+    text_of(bytes_of(file, bytes_max)?)
 }
 
 fn not_regular(kind: FileType) -> io::Error {

@@ -28,6 +28,14 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether this process has the rights of the user that has started it, and no others: then its environment can be trusted
+/// with them.
+#[must_use]
+pub fn has_own_rights() -> bool {
+    // SAFETY: an integer argument only.
+    unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
+}
+
 /// This process's effective user.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! From which size on what is used. Measured on an AMD EPYC and an Intel Xeon between two cores of one socket; see
-//! `docs/decisions.md`.
+//! From which size on what is used, on a machine that was not measured. The constants come from an AMD EPYC and an Intel
+//! Xeon, between two cores of one socket: see `docs/decisions.md`.
 
 /// Messages of more than this many bytes are offered; shorter ones are copied through cells.
 pub const OFFERED_ABOVE_BYTES: u64 = 128 << 10;
@@ -15,6 +15,29 @@ pub const IN_PLACE_UP_TO_BYTES: u64 = 16 << 10;
 
 /// Messages of at least this many bytes may be copied from both ends.
 pub const BOTH_FROM_BYTES: u64 = 64 << 10;
+
+/// From which size on an endpoint uses what: the constants above, or what was measured on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Longer messages are offered.
+    pub offered_above: u64,
+    /// Longer messages are offered while the cells have no room for them.
+    pub offered_if_scarce_above: u64,
+    /// Messages of up to this many bytes are written where their receiver reads them, if it grants that.
+    pub in_place_up_to: u64,
+    /// Messages of at least this many bytes may be copied from both ends.
+    pub both_from: u64,
+}
+
+impl Thresholds {
+    /// The constants.
+    pub const UNTUNED: Self = Self {
+        offered_above: OFFERED_ABOVE_BYTES,
+        offered_if_scarce_above: OFFERED_IF_SCARCE_ABOVE_BYTES,
+        in_place_up_to: IN_PLACE_UP_TO_BYTES,
+        both_from: BOTH_FROM_BYTES,
+    };
+}
 
 /// The least and the most that one side copies at a time while the other may copy, too.
 pub const CHUNK_BYTES: (u64, u64) = (32 << 10, 256 << 10);

@@ -200,6 +200,7 @@ mod patterns;
 mod rings;
 mod tell;
 mod topology;
+mod tuning;
 mod typed;
 mod wait;
 mod window_handle;
@@ -355,6 +356,7 @@ pub use patterns::queue::{
 };
 pub use rings::Rendezvous;
 pub use topology::{Topology, TopologyError};
+pub use tuning::{Tuning, TuningError, TuningInUse, tuning};
 pub use typed::payload::Payload;
 pub use typed::schema::{ChannelType, MessageType};
 pub use wait::{Interrupter, Readiness, Wait};

@@ -58,6 +58,7 @@
 //! | `intrude-window` | attaches to a window to read, and tries to write to it |
 //! | `visit-window` | as a guest attaches to a window, and calls what guests have no part in |
 //! | `fork-window` | forks with a window, and checks what child and parent can do |
+//! | `tuned` | sends a message of `count` bytes from an endpoint to another one, and says how it went |
 //! | `follow` | takes part in a program of `count` operations on a window, as process `group` of `receivers` |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
@@ -88,6 +89,7 @@ mod stream;
 mod supervised;
 mod talker;
 mod torturer;
+mod tuned;
 mod typed;
 mod windows;
 
@@ -258,6 +260,7 @@ fn run() -> Outcome {
         "intrude-window" => windows::intrude(&domain, &options),
         "fork-window" => windows::fork(&domain, &options),
         "visit-window" => windows::visit(&domain, &options),
+        "tuned" => tuned::send_one(&domain, &options),
         "follow" => windows::follow(&domain, &options),
         "mesh" => mesh::run(&domain, &options),
         "echo" => large::echo(&domain, &options),

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use corewire::{Domain, Topology, TopologyError, Wait};
+use corewire::{Domain, Topology, TopologyError, TuningInUse, Wait};
 use corewire_os::directory::{ForeignFile, Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::probe;
 use corewire_os::process::effective_uid;
@@ -47,6 +47,7 @@ pub(super) fn all() -> Vec<Finding> {
         watches(probe::watches_max()),
         huge_pages(probe::shared_huge_pages().as_deref()),
         cross_process_copy(&probe::cross_process_copy(), probe::ptrace_scope()),
+        tuning(corewire::tuning()),
         runtime_directory(&place),
     ];
     findings.extend(foreign_files(&place));
@@ -255,6 +256,20 @@ fn huge_pages(setting: Option<&str>) -> Finding {
             let advice = "ordinary pages are used; a kernel with CONFIG_TRANSPARENT_HUGEPAGE has \
                           huge pages";
             Finding::improvable(check, "not in this kernel", advice)
+        }
+    }
+}
+
+fn tuning(in_use: &TuningInUse) -> Finding {
+    let check = "tuning";
+    match (&in_use.path, &in_use.problem) {
+        (None, _) => Finding::good(check, "no file: the defaults"),
+        (Some(path), None) => Finding::good(check, path.display().to_string()),
+        (Some(path), Some(problem)) => {
+            let found = format!("{} is not used: {problem}", path.display());
+            let advice = "change or remove the file, or set COREWIRE_TUNING to another one, or to none; \
+                          until then corewire uses its defaults";
+            Finding::improvable(check, found, advice)
         }
     }
 }

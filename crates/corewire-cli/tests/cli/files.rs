@@ -191,6 +191,77 @@ fn what_is_read_is_a_regular_file_of_limited_length() {
     }
 }
 
+// Keeps P252.
+#[test]
+fn a_tuning_file_that_cannot_be_used_is_said_and_nothing_fails() {
+    const GOOD: &str = "format = 1\nprocessor = \"any\"\n";
+    // What is said about what is there; None if it is used.
+    let guide = include_str!("../../../../docs/guide.md");
+    let example = guide.split("## Tuning").nth(1).and_then(|it| it.split("```").nth(1)).unwrap();
+    let kinds = [
+        ("file", example.strip_prefix("toml").unwrap(), None),
+        ("link", GOOD, None),
+        ("another user's", GOOD, None),
+        ("file", "", Some("missing field `format`")),
+        ("file", "format = 9\nspeed = 1", Some("it has format 9; this corewire reads format 1")),
+        (
+            "file",
+            "format = 1\nprocessor = \"Z80\"",
+            Some("it is for the processor \"Z80\"; this is"),
+        ),
+        ("dangling link", GOOD, Some("No such file")),
+        ("directory", GOOD, Some("it is a directory")),
+        ("pipe", GOOD, Some("not a regular file")),
+        ("socket", GOOD, Some("not a regular file")),
+        ("device", GOOD, Some("not a regular file")),
+        ("/dev/zero", GOOD, Some("not a regular file")),
+        ("large", GOOD, Some("more than")),
+        ("unreadable", GOOD, Some("Permission denied")),
+        ("everybody's", GOOD, Some("it has mode 0666, so that others can write it")),
+        ("a third user's", GOOD, Some("it belongs to user 4321, not to")),
+    ];
+    for mut someone in Someone::all("tuning") {
+        let is_root = rustix::process::geteuid().is_root();
+        for (kind, content, said) in kinds {
+            if said == Some("Permission denied") && !someone.is_bound()
+                || kind.starts_with("another") && someone.user.is_none()
+                || kind.starts_with("a third") && !is_root
+            {
+                continue;
+            }
+            let made =
+                if ["everybody's", "a third user's"].contains(&kind) { "file" } else { kind };
+            let path = someone.put(made, content);
+            match kind {
+                "everybody's" => {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+                }
+                "a third user's" => lchown(&path, Some(4321), Some(4321)).unwrap(),
+                _ => {}
+            }
+            let done = someone.run("COREWIRE_TUNING=FILE doctor --json", &path);
+            let findings = done.json();
+            let mut findings = findings.as_array().unwrap().iter();
+            let finding = findings.find(|finding| finding["check"] == "tuning").unwrap();
+            let found = finding["found"].as_str().unwrap();
+            let place = path.to_str().unwrap();
+            let what = format!("{kind}, {content}: {found}: {}", done.errors);
+            match said {
+                None => {
+                    assert_eq!(found, place, "{what}");
+                    assert!(!done.errors.contains("tuning"), "{what}");
+                }
+                Some(said) => {
+                    assert!(found.starts_with(&format!("{place} is not used: ")), "{what}");
+                    assert!(found.contains(said), "{what}");
+                    let line = format!("corewire: tuning file {found}");
+                    assert_eq!(done.errors.matches(&line).count(), 1, "{what}");
+                }
+            }
+        }
+    }
+}
+
 // Keeps P225.
 #[test]
 fn what_is_written_takes_the_place_of_nothing_but_a_regular_file() {

@@ -272,6 +272,7 @@ fn doctor_looks_at_everything() {
         "descriptors",
         "shared huge pages",
         "cross-process copy",
+        "tuning",
         "runtime directory",
         "foreign files",
         "a channel",

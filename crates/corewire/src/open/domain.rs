@@ -7,7 +7,6 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameKind};
@@ -17,7 +16,6 @@ use corewire_os::directory::{
 };
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
-use corewire_ring::copying::{self, NextReader, Plan};
 
 use crate::control::asking::ANSWER_TIMEOUT;
 use crate::control::domain::{DomainHandle, DomainInner};
@@ -27,6 +25,7 @@ use crate::control::look::{self, Observed, Sighting};
 use crate::control::observer::Observer;
 use crate::error::{JoinError, OpenError};
 use crate::tell::tell;
+use crate::tuning::tuning;
 
 /// A set of processes that can find each other: all that open the same runtime directory as the same user, its owner.
 /// The owner can admit other users as guests ([`DomainBuilder::access`]). Guests find and join channels, connect
@@ -305,7 +304,7 @@ impl DomainBuilder {
         let directory = RuntimeDirectory::open(&path, role)?;
         let hub = HubHandle::get()?;
         report_fallbacks();
-        choose_copies();
+        tuning();
         let listening = if is_guest {
             None
         } else {
@@ -321,16 +320,6 @@ impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
-}
-
-/// Chooses the routines that copy, once for the process.
-fn choose_copies() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        for next in [NextReader::Peer, NextReader::Own, NextReader::Nobody] {
-            copying::set_plan(next, Plan::untuned(next));
-        }
-    });
 }
 
 /// Reports fallbacks: system calls that the kernel refuses, and what replaces them.

@@ -13,7 +13,6 @@ use corewire_os::memory::Segment;
 use corewire_os::sleep::Linux;
 use corewire_os::{process, random_u128};
 use corewire_ring::pair::{Activity, EndpointMemory, EndpointParts, EndpointShared};
-use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
 use zerocopy::IntoBytes;
 
 use crate::control::domain::DomainHandle;
@@ -25,6 +24,7 @@ use crate::host::{Hosted, PairRing};
 use crate::open::domain::Domain;
 use crate::path::endpoint::Endpoint;
 use crate::rings::{LongMessages, Rendezvous};
+use crate::tuning::tuning;
 use crate::wait::{Wait, cap_ns};
 
 impl Domain {
@@ -60,14 +60,16 @@ pub struct EndpointBuilder {
 
 impl EndpointBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        let tuning = &tuning().tuning;
+        let (cells, cell_bytes) = tuning.cells();
         Self {
             domain: domain.inner.clone(),
             name: name.into(),
             peers: 256,
             rings: None,
             ring_slots: 256,
-            cells: 64,
-            cell_bytes: 16 << 10,
+            cells,
+            cell_bytes,
             budget_bytes: 16 << 20,
             heap_bytes: 16 << 20,
             grant_bytes: 8 << 20,
@@ -75,7 +77,7 @@ impl EndpointBuilder {
             wait: Wait::default(),
             long: LongMessages {
                 rendezvous: Rendezvous::default(),
-                in_place_up_to: IN_PLACE_UP_TO_BYTES,
+                thresholds: tuning.thresholds(),
             },
             sleep_cap: None,
         }
@@ -177,7 +179,7 @@ impl EndpointBuilder {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_place_up_to(mut self, bytes: usize) -> Self {
-        self.long.in_place_up_to = bytes as u64;
+        self.long.thresholds.in_place_up_to = bytes as u64;
         self
     }
 

@@ -24,9 +24,7 @@ use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
 use corewire_ring::pair::{Granted, Lending};
-use corewire_transfer::thresholds::{
-    BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
-};
+use corewire_transfer::thresholds::Thresholds;
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 pub(crate) use self::blocks::Returned;
@@ -57,8 +55,7 @@ pub enum Rendezvous {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LongMessages {
     pub(crate) rendezvous: Rendezvous,
-    /// Length of the longest one in the heap.
-    pub(crate) in_place_up_to: u64,
+    pub(crate) thresholds: Thresholds,
 }
 
 /// The rings between one endpoint and all its peers on this machine.
@@ -67,6 +64,7 @@ pub(crate) struct PairRings {
     control: Arc<dyn EndpointHalf>,
     pipe: Pipe,
     rendezvous: Rendezvous,
+    thresholds: Thresholds,
     /// This endpoint's incarnation: a process that reads it here has reached this process.
     cookie: Box<[u8; 16]>,
     /// The peers' memory, by row.
@@ -87,7 +85,7 @@ pub(crate) struct PairRings {
 
 impl PairRings {
     pub(crate) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>, long: LongMessages) -> Self {
-        let LongMessages { rendezvous, in_place_up_to } = long;
+        let LongMessages { rendezvous, thresholds } = long;
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
         let returned = Arc::new(Returned::new(Arc::clone(&control)));
@@ -96,12 +94,13 @@ impl PairRings {
             control,
             pipe,
             rendezvous,
+            thresholds,
             cookie,
             remotes,
             helps,
             rings_there: 0,
             has_cells: false,
-            grants: PeerGrants::new(in_place_up_to),
+            grants: PeerGrants::new(thresholds.in_place_up_to),
             departed: Vec::new(),
             returned,
             in_cells: 0,
@@ -324,7 +323,8 @@ impl Transport for PairRings {
     type Help = Help;
 
     fn is_offered(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        if self.rendezvous == Rendezvous::Cells || bytes <= OFFERED_IF_SCARCE_ABOVE_BYTES {
+        if self.rendezvous == Rendezvous::Cells || bytes <= self.thresholds.offered_if_scarce_above
+        {
             return false;
         }
         if self.grants.goes_in_place(row, envelope, bytes) {
@@ -335,7 +335,7 @@ impl Transport for PairRings {
                 Lending::Spent | Lending::Impossible => self.note_shortage(row, bytes),
             }
         }
-        bytes > OFFERED_ABOVE_BYTES || !self.pairs.has_cells_for(row, bytes)
+        bytes > self.thresholds.offered_above || !self.pairs.has_cells_for(row, bytes)
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -381,7 +381,7 @@ impl Transport for PairRings {
         let remote = self.remote(row).ok_or(bad("row", row.into()))?.clone();
         let is_helped = is_helped
             && self.rendezvous == Rendezvous::BothSides
-            && bytes >= BOTH_FROM_BYTES
+            && bytes >= self.thresholds.both_from
             && !remote.is_here();
         Ok(Pull::new(puller, remote, place, bytes, is_helped))
     }

@@ -25,6 +25,7 @@ use corewire_ring::Kernel;
 use corewire_ring::sync::pause;
 
 use super::Wait;
+use crate::tuning::tuning;
 
 /// Number of polls without a pause at the start of a wait. With 64 of them a message took 7 % longer, between two cores
 /// and between two hyperthreads of one: a thread that polls without a pause delays the sender's stores, and takes
@@ -309,9 +310,13 @@ impl Poller {
 }
 
 /// Number of pauses that an adaptive wait makes before it sleeps. Together with the polls between them they take as
-/// long as a wake-up costs on this machine.
+/// long as a wake-up costs on this machine, or as was found best there.
 fn adaptive_pauses() -> u32 {
-    pauses_of(wake_up_ns()).clamp(16, 16_384)
+    #[expect(clippy::cast_precision_loss, reason = "at most a millisecond")]
+    match tuning().tuning.spin_ns() {
+        Some(ns) => pauses_of(ns as f64),
+        None => pauses_of(wake_up_ns()).clamp(16, 16_384),
+    }
 }
 
 /// Number of pauses that take so long, together with the polls between them.

@@ -20,4 +20,5 @@ mod refusals;
 mod relays;
 mod stopped;
 mod torture;
+mod tuned;
 mod windows;
