@@ -3,6 +3,7 @@
 //! `COREWIRE_TORTURE_KILLS` sets the number of kills (default: 40), `COREWIRE_WINDOW_OPERATIONS` that of operations of the
 //! programs (default: 40,000).
 
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
@@ -204,21 +205,35 @@ fn a_forked_child_has_no_window() {
 // Keeps P246.
 #[test]
 fn programs_at_random_do_what_a_plain_copy_does() {
-    let directory = Directory::new("window-programs");
+    let operations = given("COREWIRE_WINDOW_OPERATIONS", 40_000) / 4;
+    run_programs("window-programs", 1..=4, operations, &[]);
+}
+
+// Keeps P246.
+#[test]
+fn a_window_needs_no_copies_by_the_kernel() {
+    let refused = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
+    let refused = refused.map(|call| format!("refuse={call}:{}", libc::EPERM));
+    run_programs("window-no-copies", 2..=2, 2000, &refused.each_ref().map(String::as_str));
+}
+
+/// Runs programs at random, each by so many processes with these options beside.
+fn run_programs(test: &str, processes: RangeInclusive<u64>, operations: u64, beside: &[&str]) {
+    let directory = Directory::new(test);
     let domain = Domain::open_at(directory.path()).unwrap();
     let mut random = Random::from_environment();
-    let operations = given("COREWIRE_WINDOW_OPERATIONS", 40_000) / 4;
-    for processes in 1..=4 {
+    for processes in processes {
         let _window = domain.window("w", 64 + 8192).create().unwrap();
         let seed = random.below(u64::MAX);
-        let follower = |own: usize| {
+        let follower = |own: u64| {
             let options = [
                 format!("count={operations}"),
                 format!("receivers={processes}"),
                 format!("group={own}"),
                 format!("waiter={seed}"),
             ];
-            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let options: Vec<&str> =
+                options.iter().map(String::as_str).chain(beside.iter().copied()).collect();
             Role::start("follow", &directory, "w", &options)
         };
         let followers: Vec<_> = (0..processes).map(follower).collect();

@@ -1,6 +1,6 @@
 //! How much of a computation a transfer hides (IV-A). A side that computes begins its part before, as far as it can do that at
-//! once (a non-blocking call of MPI, when both sides have met), and does what is left of it afterwards. Hidden is what computation and transfer take less together than one after the other, as a share of
-//! the shorter one.
+//! once (a non-blocking call of MPI, when both sides have met), and does what is left of it afterwards. Hidden is what
+//! computation and transfer take less together than one after the other, as a share of the shorter one.
 
 use std::hint::black_box;
 
