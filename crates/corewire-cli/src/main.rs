@@ -32,6 +32,7 @@ mod sink;
 mod table;
 mod top;
 mod trace;
+mod tune;
 mod units;
 mod usage;
 
@@ -92,6 +93,7 @@ enum Command {
     Top(top::Args),
     Metrics(metrics::Args),
     Doctor(doctor::Args),
+    Tune(tune::Args),
     /// Repeat the papers' experiments on this machine, with other systems for comparison (starts corewire-lab)
     Study(lab::Args),
 }
@@ -140,6 +142,7 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Routes(_) | Command::Ls(_) | Command::Top(_) => Use::Joins,
         Command::Metrics(_) | Command::Doctor(_) => Use::Joins,
         Command::Bench(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_) => Use::Nothing,
+        Command::Tune(_) => Use::Nothing,
         // The provider works in the domain of its own user.
         Command::Mpi(_) => Use::Nothing,
     };
@@ -162,6 +165,7 @@ fn run(Cli { owner, command }: Cli, name: &str) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Study(args) => lab::run("study", &args),
     }
 }

@@ -16,4 +16,5 @@ mod scratch;
 mod services;
 mod streams;
 mod trace;
+mod tune;
 mod usage;

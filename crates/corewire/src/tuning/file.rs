@@ -33,7 +33,9 @@ pub enum TuningError {
     #[error("{0}")]
     Unreadable(String),
     /// It is of another version.
-    #[error("it has format {found}; this corewire reads format {TUNING_FORMAT}")]
+    #[error(
+        "it has format {found}; this corewire reads format {TUNING_FORMAT}: run `corewire tune` again"
+    )]
     Format {
         /// Its version.
         found: u64,
@@ -42,7 +44,7 @@ pub enum TuningError {
     #[error("{0}")]
     Text(String),
     /// It is for another processor.
-    #[error("it is for the processor {measured:?}; this is {here:?}")]
+    #[error("it is for the processor {measured:?}; this is {here:?}: run `corewire tune` here")]
     Processor {
         /// The processor model in the file.
         measured: String,

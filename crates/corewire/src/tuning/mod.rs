@@ -1,8 +1,8 @@
 //! The choices that no constant makes right on every machine: from which size on what is used, which routine copies, how
 //! long a wait polls.
 //!
-//! They are in a file, which a process reads when it opens its first domain; it keeps what it has read. Without a file it
-//! uses constants ([`Tuning::default`]).
+//! `corewire tune` measures them and writes a file. A process reads it when it opens its first domain, and keeps what it has
+//! read. Without a file it uses constants ([`Tuning::default`]).
 //!
 //! | file | holds |
 //! |---|---|

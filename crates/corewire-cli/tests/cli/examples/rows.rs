@@ -92,7 +92,8 @@ fn row(script: &'static str) -> Row {
 }
 
 /// Of these only the arguments are checked.
-pub(super) const ARGUMENTS_ONLY: [&str; 2] = ["corewire bench ", "corewire study "];
+pub(super) const ARGUMENTS_ONLY: [&str; 3] =
+    ["corewire bench ", "corewire study ", "corewire tune"];
 
 /// The row of all examples that begin so. Studies are there only in a `corewire-lab` that was built with rivals.
 pub(super) fn arguments_of(start: &'static str) -> Row {
