@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use corewire::Domain;
 pub(crate) use corewire_circuit::link::capability::{Kind, Outgoing, Received};
+use corewire_circuit::link::sent::{Sent, Whose};
 pub(crate) use corewire_os::packet::DESCRIPTORS_MAX as CAPABILITIES_MAX;
 use rustix::fs::{Mode, OFlags};
 
@@ -79,7 +80,7 @@ impl<'a> Arrived<'a> {
     /// # Errors
     /// There is none, or it is something else.
     pub fn descriptor(&mut self) -> Result<OwnedFd, DecodeError> {
-        self.next(Kind::Descriptor).map(|found| found.descriptor)
+        self.next(Kind::Descriptor).map(|found| found.descriptor.take())
     }
 
     /// The next one, an endpoint.
@@ -110,7 +111,7 @@ impl<'a> Arrived<'a> {
     pub fn any(&mut self) -> Option<Right> {
         let found = self.take()?;
         Some(match found.kind {
-            Kind::Descriptor => Right::Descriptor(found.descriptor),
+            Kind::Descriptor => Right::Descriptor(found.descriptor.take()),
             Kind::Endpoint => Right::Endpoint(EndpointRef(Named::of(found))),
             Kind::Channel => Right::Channel(ChannelRef(Named::of(found), PhantomData)),
             Kind::Service => Right::Service(ServiceRef(Named::of(found))),
@@ -191,7 +192,7 @@ impl<'a> Capabilities<'a> {
     /// Copies, for a message that waits.
     pub(crate) fn to_owned(&self) -> std::io::Result<Vec<Received>> {
         let copy = |one: &Outgoing<'_>| {
-            let descriptor = one.descriptor.try_clone_to_owned()?;
+            let descriptor = Sent::new(one.descriptor.try_clone_to_owned()?, Whose::Own);
             Ok(Received { kind: one.kind, note: one.note.to_owned(), descriptor })
         };
         self.0.iter().map(copy).collect()
@@ -231,7 +232,7 @@ impl Named {
     }
 
     fn of(found: Received) -> Self {
-        Self { directory: found.descriptor, name: found.note }
+        Self { directory: found.descriptor.take(), name: found.note }
     }
 
     fn is_in(&self, domain: &Domain) -> bool {

@@ -390,10 +390,11 @@ fn flood_with_descriptors(domain: &Domain) -> Outcome {
     flood(&mut link, to)
 }
 
-/// Serves a name, and sends its first client capabilities of messages that do not come. Stays until its standard input
-/// ends.
+/// Serves a name, and sends its first client capabilities of messages that do not come, once it is told to. Stays until its
+/// standard input ends.
 fn flood_a_client(domain: &Domain) -> Outcome {
     let (mut link, to) = serve_one(domain)?;
+    io::stdin().read_line(&mut String::new())?;
     flood(&mut link, to)
 }
 

@@ -20,6 +20,8 @@
 
 use std::os::fd::OwnedFd;
 
+use corewire_circuit::link::sent::{Sent, Whose};
+
 use crate::capability::{CAPABILITIES_MAX, Kind as CapabilityKind, NOTE_BYTES_MAX, Received};
 use crate::message::{Body, Message};
 use crate::tag::{Tag, status};
@@ -246,7 +248,8 @@ fn notes(
     descriptors: Option<Vec<OwnedFd>>,
 ) -> Result<(Option<Vec<Received>>, &[u8]), PacketError> {
     let is_lost = descriptors.is_none();
-    let descriptors = descriptors.unwrap_or_default();
+    let sent = |descriptor| Sent::new(descriptor, Whose::Peer);
+    let descriptors: Vec<Sent> = descriptors.unwrap_or_default().into_iter().map(sent).collect();
     let (stated, found) = (usize::from(header.capability_count), descriptors.len());
     let wrong = PacketError::Capabilities { stated, found };
     if stated != found && !is_lost {

@@ -8,6 +8,7 @@ use corewire_circuit::link::capability;
 use corewire_circuit::link::control::{Control as ControlLane, MonitorEvent};
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::ring::RingLane;
+use corewire_circuit::link::sent::Whose;
 use corewire_circuit::wire::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
 use corewire_circuit::wire::{Hop, Label, NodeSet, lines_of};
 
@@ -91,11 +92,12 @@ impl ServerCore {
                 self.circuit_changed(index)
             }
             MonitorEvent::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
-                let circuits = &mut self.sending.circuits;
-                let index = circuits.ends.find(to)?;
-                let rights = capability::parse(is_lost, &notes, rights);
-                let Circuits { locals, strangers, ready, .. } = circuits;
-                let local = locals.get_mut(index as usize)?.as_mut()?;
+                let Circuits { locals, strangers, ready, ends, .. } = &mut self.sending.circuits;
+                let index = ends.find(to);
+                let local = index.and_then(|index| locals.get_mut(index as usize)?.as_mut());
+                let from = local.as_ref().map_or(Whose::Peer, |local| Whose::User(local.uid));
+                let rights = capability::parse(is_lost, &notes, rights, from);
+                let (index, local) = (index?, local?);
                 let count = rights.as_ref().map_or(0, Vec::len);
                 let rights = rights.filter(|_| strangers.has_room(local.uid, count));
                 local.waiting().rights.push_back(rights);

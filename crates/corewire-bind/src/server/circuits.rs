@@ -8,6 +8,7 @@ use corewire_circuit::ends::{Arrival, Ends, Head, Lane, ProtocolError};
 use corewire_circuit::link::control::{Control, descriptors_max};
 use corewire_circuit::link::hub::Bytes;
 use corewire_circuit::link::ring::RingLane;
+use corewire_circuit::link::sent::{Whose, closing_count};
 use corewire_circuit::link::socket::send_frame;
 use corewire_circuit::link::{capability, trace};
 use corewire_circuit::wire::packet::{End, Packet};
@@ -100,7 +101,7 @@ impl Strangers {
         let Some(share) = self.of_users.get_mut(&uid) else { return true };
         let quarter = descriptors_max() / 4;
         if count > 0
-            && (share.descriptor_count + count > quarter
+            && (share.descriptor_count + closing_count(Whose::User(uid)) + count > quarter
                 || self.descriptor_count + count > 3 * quarter)
         {
             return false;

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::sent::{Sent, Whose};
 use crate::wire::Label;
 use crate::wire::packet::Packet;
 
@@ -52,7 +53,7 @@ pub struct Received {
     /// A name, or nothing.
     pub note: String,
     /// Its descriptor.
-    pub descriptor: OwnedFd,
+    pub descriptor: Sent,
 }
 
 /// A capability to send.
@@ -80,13 +81,17 @@ pub fn packet(to: Label, capabilities: &[Outgoing<'_>]) -> std::io::Result<(Pack
     Ok((Packet::Capabilities { to, is_lost: false, notes }, descriptors))
 }
 
-/// The capabilities in such a packet; `None` if they were lost on the way, or the packet is not as it must be.
+/// The capabilities in such a packet, which comes `from` there; `None` if they were lost on the way, or the packet is not as
+/// it must be.
 #[must_use]
 pub fn parse(
     is_lost: bool,
     mut notes: &[u8],
     descriptors: Option<Vec<OwnedFd>>,
+    from: Whose,
 ) -> Option<Vec<Received>> {
+    let sent = |descriptor| Sent::new(descriptor, from);
+    let descriptors: Option<Vec<Sent>> = descriptors.map(|all| all.into_iter().map(sent).collect());
     let mut descriptors = descriptors.filter(|_| !is_lost)?.into_iter();
     let mut capabilities = Vec::new();
     while let Some((&[kind, length], rest)) = notes.split_first_chunk::<2>() {

@@ -548,6 +548,7 @@ fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
     client.limit_descriptors(Some(LIMIT));
     // It waits for a reply, and takes what comes meanwhile.
     client.say("1");
+    hostile.say("flood");
     hostile.until("flooded");
     // A quarter stays for messages that may still come; half is on its way for a moment.
     let (mut last, mut looks_alike) = (0, 0);

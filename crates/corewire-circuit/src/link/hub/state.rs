@@ -14,6 +14,7 @@ use super::message::{Bytes, BytesMaxOf, CircuitError, Message};
 use crate::ends::{Arrival, Ended, Ends, Head, ProtocolError};
 use crate::link::capability::{self, Received};
 use crate::link::control::{Control, MonitorEvent, descriptors_max};
+use crate::link::sent::{Whose, closing_count};
 use crate::link::socket::DATA_BYTES_MAX;
 use crate::link::trace;
 use crate::patience::Patience;
@@ -109,7 +110,8 @@ impl Local {
         let quarter = descriptors_max() / 4;
         !self.is_foreign
             || count == 0
-            || self.descriptor_count() + count <= quarter && foreign + count <= 3 * quarter
+            || self.descriptor_count() + count <= quarter
+                && foreign + closing_count(Whose::Peer) + count <= 3 * quarter
     }
 
     /// Whether what its program waits for announces room on the data lane's socket.
@@ -429,8 +431,8 @@ impl State {
                 }
             }
             MonitorEvent::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
+                let rights = capability::parse(is_lost, &notes, rights, Whose::Peer);
                 if let Some(index) = self.ends.find(to) {
-                    let rights = capability::parse(is_lost, &notes, rights);
                     let foreign = self.foreign_descriptors;
                     if let Some(local) = self.circuits.get_mut(index) {
                         let rights = rights.filter(|rights| local.has_room(rights.len(), foreign));
