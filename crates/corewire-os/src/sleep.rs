@@ -155,11 +155,13 @@ impl Control for Linux {}
 #[must_use]
 pub fn wake_up_ns() -> f64 {
     static COST: PerProcess<OnceLock<f64>> = PerProcess::new();
-    *COST.get().get_or_init(|| measure_wake_up_ns().map_or(4e3, |ns| ns.clamp(1e3, 20e3)))
+    *COST.get().get_or_init(|| measure_wake_up_ns(None).map_or(4e3, |ns| ns.clamp(1e3, 20e3)))
 }
 
-/// The median of several wake-ups of another thread.
-fn measure_wake_up_ns() -> Option<f64> {
+/// The cost of waking a thread on processor `cpu`, or anywhere, in nanoseconds: the median of several, in about a
+/// millisecond. `None` if there is no such thread, or it does not answer in time.
+#[must_use]
+pub fn measure_wake_up_ns(cpu: Option<usize>) -> Option<f64> {
     /// Maximum number of rounds; fewer if the time limit is reached first.
     const ROUNDS: usize = 15;
     const LIMIT: Duration = Duration::from_millis(1);
@@ -171,6 +173,9 @@ fn measure_wake_up_ns() -> Option<f64> {
     let sleeper = Arc::clone(&shared);
     let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         crate::process::block_all_signals();
+        if cpu.is_some_and(|cpu| crate::processor::pin_to(cpu).is_err()) {
+            return;
+        }
         let (word, woken_at) = &*sleeper;
         let mut seen = 0;
         while seen != OVER {

@@ -113,6 +113,31 @@ pub(super) fn threshold(short: &Times, long: &Times, sizes: &[u64], default: u64
     }
 }
 
+/// How long a wait polls before it sleeps: as long as a wake-up takes. Then it takes at most twice what it would if it knew
+/// when it will be woken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spin {
+    /// In nanoseconds.
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl Spin {
+    /// Of the wake-ups of each distance, in each round. `None` if there are none.
+    pub(super) fn of(wake_ups: &[Vec<f64>]) -> Option<Self> {
+        let mut all = wake_ups.concat();
+        all.sort_by(f64::total_cmp);
+        let (least, most) = (*all.first()?, *all.last()?);
+        Some(Self { median: all[all.len() / 2], least, most })
+    }
+
+    /// Whether the rounds agree.
+    pub(super) fn is_sure(self) -> bool {
+        self.most <= 2.0 * self.least
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use corewire::Tuning;
 use corewire_os::processor;
 use corewire_ring::copying::{Plan, Routine};
 
-use super::decide::{Decision, Gain};
+use super::decide::{Decision, Gain, Spin};
 use crate::failure::Failure;
 use crate::units;
 
@@ -18,6 +18,7 @@ pub(super) struct Findings {
     pub(super) both_above: Decision<u64>,
     pub(super) in_place_up_to: Decision<u64>,
     pub(super) cells: Decision<(u64, u64)>,
+    pub(super) spin: Option<Spin>,
     pub(super) copies: Vec<Copies>,
     pub(super) distances: Vec<(String, [usize; 2])>,
 }
@@ -84,6 +85,14 @@ impl Findings {
             Decision::Better((cells, bytes), gain) => {
                 let _ = writeln!(text, "# {}\ncells = {cells}\ncell_bytes = {bytes}", why(gain));
             }
+        }
+        if let Some(spin) = self.spin {
+            let [median, least, most] = [spin.median, spin.least, spin.most].map(|ns| ns.round());
+            let took = format!("a wake-up took {median} ns ({least} to {most})");
+            let _ = match spin.is_sure() {
+                true => writeln!(text, "# {took}\nspin_ns = {median}"),
+                false => writeln!(text, "# spin_ns = {median}: undecided, {took}"),
+            };
         }
         for copies in &self.copies {
             copies.write(&mut text);

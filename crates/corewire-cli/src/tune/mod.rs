@@ -16,14 +16,16 @@ mod probe;
 
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Instant;
 
 use corewire::Tuning;
 use corewire_os::processor;
+use corewire_os::sleep::measure_wake_up_ns;
 use corewire_ring::copying::{Plan, Routine};
 
 use self::copies::{Arena, MEASURED, READERS};
-use self::decide::{Decision, Times, best, threshold};
+use self::decide::{Decision, Spin, Times, best, threshold};
 use self::file::{Copies, Findings};
 use self::probe::{Crew, Role};
 use crate::failure::Failure;
@@ -176,7 +178,7 @@ fn measure(rounds: u32) -> Result<Findings, Failure> {
     let scratch = Scratch::new()?;
     let crews: Vec<Crew> =
         pairs.iter().map(|(_, cpus)| Crew { cpus: *cpus, directory: scratch.0.clone() }).collect();
-    let mut progress = Progress { done: 0, all: 4 + READERS.len() };
+    let mut progress = Progress { done: 0, all: 5 + READERS.len() };
     let default = Tuning::default();
     let messages =
         |lines: &str| format!("format = 1\nprocessor = \"any\"\n\n[messages]\n{lines}\n");
@@ -219,13 +221,25 @@ fn measure(rounds: u32) -> Result<Findings, Failure> {
         Decision::Better(index, gain) => Decision::Better(CELLS[index], gain),
     };
 
+    progress.step("wake-ups");
+    let wake_ups = pairs.iter().map(|(_, [here, there])| wake_ups(rounds, *here, *there));
+    let spin = Spin::of(&wake_ups.collect::<Result<Vec<_>, _>>()?);
+
     let mut arena = Arena::new()?;
     let mut copies = Vec::new();
     for (reader, name) in READERS {
         progress.step(&format!("copies that are read next by {name}"));
         copies.push(routines(rounds, &mut arena, reader, name, &pairs)?);
     }
-    Ok(Findings { offered_above, both_above, in_place_up_to, cells, copies, distances: pairs })
+    Ok(Findings {
+        offered_above,
+        both_above,
+        in_place_up_to,
+        cells,
+        spin,
+        copies,
+        distances: pairs,
+    })
 }
 
 /// The times of messages of these sizes under each candidate, which take turns.
@@ -245,6 +259,19 @@ fn times<const N: usize>(
         }
     }
     Ok(all)
+}
+
+/// The time of a wake-up of one processor by another one, in each round, in nanoseconds.
+fn wake_ups(rounds: u32, here: usize, there: usize) -> Result<Vec<f64>, Failure> {
+    thread::scope(|scope| {
+        let measuring = scope.spawn(|| {
+            processor::pin_to(here)?;
+            // The first one is not counted: a core may have been in a deep sleep.
+            let all = (0..=rounds).filter_map(|_| measure_wake_up_ns(Some(there)));
+            Ok(all.skip(1).collect())
+        });
+        measuring.join().unwrap_or_else(|_| Err(Failure::other("a measurement panicked")))
+    })
 }
 
 /// The best routine of each class of copies.
