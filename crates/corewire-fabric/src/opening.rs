@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use corewire_ofi::atomic::AtomicAttr;
 use corewire_ofi::av::{AvAttr, FidAv};
 use corewire_ofi::cntr::{CntrAttr, FidCntr};
 use corewire_ofi::cq::{CqAttr, FidCq};
@@ -278,7 +279,7 @@ unsafe extern "C" fn query_atomic(
     domain: *mut FidDomain,
     _: c_int,
     _: c_int,
-    _: *mut c_void,
+    _: *mut AtomicAttr,
     _: u64,
 ) -> c_int {
     refuse(domain, NOT_SUPPORTED)

@@ -8,6 +8,8 @@ use crate::poll::FidWait;
 
 /// What a counter counts: completions.
 pub const FI_CNTR_EVENTS_COMP: c_int = 0;
+/// What a counter counts: bytes of completions (1.22).
+pub const FI_CNTR_EVENTS_BYTES: c_int = 1;
 
 /// A counter: `struct fid_cntr`.
 #[repr(C)]

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::atomic::AtomicAttr;
 use crate::av::{AvAttr, FidAv};
 use crate::cntr::{CntrAttr, FidCntr};
 use crate::cq::{CqAttr, FidCq};
@@ -59,7 +60,8 @@ pub struct OpsDomain {
     pub srx_ctx:
         unsafe extern "C" fn(*mut FidDomain, *mut RxAttr, *mut *mut FidEp, *mut c_void) -> c_int,
     /// `fi_query_atomic`.
-    pub query_atomic: unsafe extern "C" fn(*mut FidDomain, c_int, c_int, *mut c_void, u64) -> c_int,
+    pub query_atomic:
+        unsafe extern "C" fn(*mut FidDomain, c_int, c_int, *mut AtomicAttr, u64) -> c_int,
     /// `fi_query_collective`.
     pub query_collective: unsafe extern "C" fn(*mut FidDomain, c_int, *mut c_void, u64) -> c_int,
     /// `fi_endpoint2`.

@@ -75,12 +75,26 @@ bits! {
     FI_ORDER_SAW = 7, "Sends after writes";
     FI_ORDER_SAS = 8, "Sends after sends";
     FI_ORDER_DATA = 16, "Bytes arrive in their order";
+    FI_ORDER_RMA_RAR = 32, "Reads after reads, of a peer's memory";
+    FI_ORDER_RMA_RAW = 33, "Reads after writes, of a peer's memory";
+    FI_ORDER_RMA_WAR = 34, "Writes after reads, of a peer's memory";
+    FI_ORDER_RMA_WAW = 35, "Writes after writes, of a peer's memory";
+    FI_ORDER_ATOMIC_RAR = 36, "Atomic reads after atomic reads";
+    FI_ORDER_ATOMIC_RAW = 37, "Atomic reads after atomic writes";
+    FI_ORDER_ATOMIC_WAR = 38, "Atomic writes after atomic reads";
+    FI_ORDER_ATOMIC_WAW = 39, "Atomic writes after atomic writes";
     // Bindings.
     FI_SELECTIVE_COMPLETION = 59, "Only operations that ask for it write a completion";
     // Address vectors.
     FI_SYNC_ERR = 58, "Errors of the single insertions are returned at once";
     FI_SYMMETRIC = 59, "All processes have the same addresses";
+    // Which atomic operations fi_query_atomic is asked about.
+    FI_FETCH_ATOMIC = 58, "Those that fetch";
+    FI_COMPARE_ATOMIC = 59, "Those that compare";
 }
+
+/// The same bit as `FI_ATOMIC`, under its other name.
+pub const FI_ATOMICS: u64 = FI_ATOMIC;
 
 /// The same bit as `FI_COMPLETION`: an insertion of addresses is reported by an event.
 pub const FI_EVENT: u64 = FI_COMPLETION;

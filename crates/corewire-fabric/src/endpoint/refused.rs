@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use corewire_ofi::atomic::OpsAtomic;
+use corewire_ofi::atomic::{Ioc, MsgAtomic, OpsAtomic};
 use corewire_ofi::endpoint::FidEp;
 use corewire_ofi::rma::{MsgRma, OpsRma};
 use corewire_ofi::{FiAddr, IoVec};
@@ -25,22 +25,22 @@ pub(super) static RMA: OpsRma<FidEp> = OpsRma {
 
 pub(super) static ATOMIC: OpsAtomic<FidEp> = OpsAtomic {
     size: size_of::<OpsAtomic<FidEp>>(),
-    write: refuse,
-    writev: refuse,
-    writemsg,
-    inject: refuse,
-    readwrite: refuse,
-    readwritev: refuse,
-    readwritemsg: refuse,
-    compwrite: refuse,
-    compwritev: refuse,
-    compwritemsg: refuse,
+    write: atomic,
+    writev: atomicv,
+    writemsg: atomicmsg,
+    inject: inject_atomic,
+    readwrite: fetch_atomic,
+    readwritev: fetch_atomicv,
+    readwritemsg: fetch_atomicmsg,
+    compwrite: compare_atomic,
+    compwritev: compare_atomicv,
+    compwritemsg: compare_atomicmsg,
     writevalid: valid,
     readwritevalid: valid,
     compwritevalid: valid,
 };
 
-unsafe extern "C" fn refuse(endpoint: *mut FidEp) -> isize {
+unsafe fn refuse(endpoint: *mut FidEp) -> isize {
     // SAFETY: the program passes one of its objects.
     let outcome: Outcome = unsafe { named(endpoint) }.and(Err(NO_SYSTEM_CALL));
     result(outcome)
@@ -119,7 +119,159 @@ unsafe extern "C" fn injectdata(
     unsafe { refuse(endpoint) }
 }
 
-unsafe extern "C" fn writemsg(endpoint: *mut FidEp, _: *const c_void, _: u64) -> isize {
+unsafe extern "C" fn atomic(
+    endpoint: *mut FidEp,
+    _: *const c_void,
+    _: usize,
+    _: *mut c_void,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn atomicv(
+    endpoint: *mut FidEp,
+    _: *const Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn atomicmsg(endpoint: *mut FidEp, _: *const MsgAtomic, _: u64) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn inject_atomic(
+    endpoint: *mut FidEp,
+    _: *const c_void,
+    _: usize,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn fetch_atomic(
+    endpoint: *mut FidEp,
+    _: *const c_void,
+    _: usize,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn fetch_atomicv(
+    endpoint: *mut FidEp,
+    _: *const Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: *mut Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn fetch_atomicmsg(
+    endpoint: *mut FidEp,
+    _: *const MsgAtomic,
+    _: *mut Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: u64,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn compare_atomic(
+    endpoint: *mut FidEp,
+    _: *const c_void,
+    _: usize,
+    _: *mut c_void,
+    _: *const c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn compare_atomicv(
+    endpoint: *mut FidEp,
+    _: *const Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: *const Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: *mut Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: FiAddr,
+    _: u64,
+    _: u64,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> isize {
+    // SAFETY: as for this function.
+    unsafe { refuse(endpoint) }
+}
+
+unsafe extern "C" fn compare_atomicmsg(
+    endpoint: *mut FidEp,
+    _: *const MsgAtomic,
+    _: *const Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: *mut Ioc,
+    _: *mut *mut c_void,
+    _: usize,
+    _: u64,
+) -> isize {
     // SAFETY: as for this function.
     unsafe { refuse(endpoint) }
 }

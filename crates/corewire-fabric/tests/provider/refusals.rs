@@ -163,16 +163,36 @@ fn of_endpoint(ep: *mut FidEp) -> Vec<Operation> {
     operation!(list, "writedata", rma.writedata, (n(), 0, n(), 0, 0, 0, 0, n()));
     operation!(list, "inject_writedata", rma.injectdata, (n(), 0, 0, 0, 0, 0));
     let atomic = unsafe { &*ep.atomic };
-    operation!(list, "atomic", atomic.write, ());
-    operation!(list, "atomicv", atomic.writev, ());
-    operation!(list, "atomicmsg", atomic.writemsg, (n(), 0));
-    operation!(list, "inject_atomic", atomic.inject, ());
-    operation!(list, "fetch_atomic", atomic.readwrite, ());
-    operation!(list, "fetch_atomicv", atomic.readwritev, ());
-    operation!(list, "fetch_atomicmsg", atomic.readwritemsg, ());
-    operation!(list, "compare_atomic", atomic.compwrite, ());
-    operation!(list, "compare_atomicv", atomic.compwritev, ());
-    operation!(list, "compare_atomicmsg", atomic.compwritemsg, ());
+    operation!(list, "atomic", atomic.write, (n(), 0, n(), 0, 0, 0, 0, 0, n()));
+    operation!(list, "atomicv", atomic.writev, (null(), nowhere(), 0, 0, 0, 0, 0, 0, n()));
+    operation!(list, "atomicmsg", atomic.writemsg, (null(), 0));
+    operation!(list, "inject_atomic", atomic.inject, (n(), 0, 0, 0, 0, 0, 0));
+    operation!(list, "fetch_atomic", atomic.readwrite, (n(), 0, n(), n(), n(), 0, 0, 0, 0, 0, n()));
+    operation!(
+        list,
+        "fetch_atomicv",
+        atomic.readwritev,
+        (null(), nowhere(), 0, nowhere(), nowhere(), 0, 0, 0, 0, 0, 0, n())
+    );
+    operation!(list, "fetch_atomicmsg", atomic.readwritemsg, (null(), nowhere(), nowhere(), 0, 0));
+    operation!(
+        list,
+        "compare_atomic",
+        atomic.compwrite,
+        (n(), 0, n(), n(), n(), n(), n(), 0, 0, 0, 0, 0, n())
+    );
+    operation!(
+        list,
+        "compare_atomicv",
+        atomic.compwritev,
+        (null(), nowhere(), 0, null(), nowhere(), 0, nowhere(), nowhere(), 0, 0, 0, 0, 0, 0, n())
+    );
+    operation!(
+        list,
+        "compare_atomicmsg",
+        atomic.compwritemsg,
+        (null(), null(), nowhere(), 0, nowhere(), nowhere(), 0, 0)
+    );
     operation!(list, "atomicvalid", atomic.writevalid, (0, 0, nowhere()));
     operation!(list, "fetch_atomicvalid", atomic.readwritevalid, (0, 0, nowhere()));
     operation!(list, "compare_atomicvalid", atomic.compwritevalid, (0, 0, nowhere()));
@@ -191,7 +211,7 @@ fn of_domain(node: &Node) -> Vec<Operation> {
     operation!(list, "poll_open", ops.poll_open, (nowhere(), nowhere()));
     operation!(list, "stx_ctx", ops.stx_ctx, (nowhere(), nowhere(), n()));
     operation!(list, "srx_ctx", ops.srx_ctx, (nowhere(), nowhere(), n()));
-    operation!(list, "query_atomic", ops.query_atomic, (0, 0, n(), 0));
+    operation!(list, "query_atomic", ops.query_atomic, (0, 0, nowhere(), 0));
     operation!(list, "query_collective", ops.query_collective, (0, n(), 0));
     operation!(list, "endpoint2", ops.endpoint2, (nowhere(), nowhere(), 0, n()));
     operation!(list, "mr_reg", mr.reg, (n(), 0, 0, 0, 0, 0, nowhere(), n()));
