@@ -1,5 +1,5 @@
 //! What the participants of a window agree by: a lock, fences, epochs and counters. The data itself needs no agreement:
-//! its bytes are copied, and its words loaded, stored and changed, by all that have them mapped ([`data`]).
+//! its bytes are copied, and its words loaded, stored and changed, by all that have them mapped (`data.rs`).
 //!
 //! A window has an *owner*, in whose memory the data lies, and other *participants*, which have attached to it. Each has a
 //! row of the window's [`Book`], of which it writes the words that say how far it is. Nobody writes a word of another one,
