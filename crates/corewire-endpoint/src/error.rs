@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use corewire_layout::access::Denial;
 use corewire_layout::name::ChannelName;
 
 use crate::selector::Status;
@@ -92,6 +93,50 @@ pub enum MessageError {
     RequestDropped {
         /// The peer.
         name: ChannelName,
+    },
+    /// The peer does not let its memory be accessed so. Of several parts, those before may have been accessed.
+    #[error(
+        "{bytes} bytes at {offset:#x} in the memory of endpoint {name} with key {key:#x}: {denial}"
+    )]
+    Denied {
+        /// The peer.
+        name: ChannelName,
+        /// The key of its memory.
+        key: u64,
+        /// The place that was asked for.
+        offset: u64,
+        /// Number of bytes there.
+        bytes: u64,
+        /// Why not.
+        denial: Denial,
+    },
+    /// The parts of the peer's memory and the memory of this side have different lengths.
+    #[error("the parts of the peer's memory have {parts} bytes, the memory here has {given}")]
+    PartsDiffer {
+        /// Length of all parts in bytes.
+        parts: u64,
+        /// Length of the memory in bytes.
+        given: u64,
+    },
+    /// A part of the peer's memory ends within a number.
+    #[error("a part of {bytes} bytes has not only whole numbers of {width} bytes")]
+    PartOfNumber {
+        /// Length of the part in bytes.
+        bytes: u64,
+        /// Bytes of a number.
+        width: u64,
+    },
+    /// Other memory is exposed under this key.
+    #[error("key {key:#x} is in use")]
+    KeyInUse {
+        /// The key.
+        key: u64,
+    },
+    /// This endpoint exposes nothing under this key.
+    #[error("nothing is exposed under key {key:#x}")]
+    UnknownKey {
+        /// The key.
+        key: u64,
     },
     /// The operation was cancelled; or the message that was claimed, or that a receive was getting, was taken back by its
     /// sender.

@@ -31,6 +31,7 @@ mod budget;
 mod caller;
 mod engine;
 mod error;
+mod exposures;
 mod grants;
 pub mod in_memory;
 mod incoming;
@@ -44,9 +45,10 @@ mod rendezvous;
 mod selector;
 pub mod transport;
 
+pub use corewire_layout::access::{Change, Denial, Kind, Number, Part, Relation, Rights};
 pub use corewire_ring::message::{
-    Arrival, Envelope, Fragment, Held, Home, Landing, Memory, Place, Sink, Source, Space, Wanted,
-    Wants,
+    Arrival, Envelope, Exposed, Fragment, Held, Home, Landing, Memory, Place, Sink, Source, Space,
+    Wanted, Wants,
 };
 
 pub use budget::{Budget, Kept};

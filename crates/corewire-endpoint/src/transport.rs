@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use corewire_layout::access::Part;
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
-use corewire_ring::message::{Arrival, Envelope, Held, Sink, Source, Space, Wanted};
-use corewire_ring::pair::PairViolation;
+use corewire_ring::message::{Arrival, Envelope, Exposed, Held, Sink, Source, Space, Wanted};
+use corewire_ring::pair::{ExposedPlace, PairViolation};
 pub use corewire_ring::pair::{Polling, Short};
 
 use crate::budget::Kept;
@@ -267,6 +268,56 @@ pub trait Transport {
     fn try_keep(&mut self, row: u32, wanted: &Wanted) -> Option<(Short, Held)> {
         let _ = (row, wanted);
         None
+    }
+
+    // Exposed memory.
+
+    /// Lets peers copy to and from this memory by themselves, as long as it is not [concealed](Self::conceal), under `key`, or
+    /// under a key that no other memory ever has. Returns where they find it, and its key; `None` if they cannot.
+    fn expose(
+        &mut self,
+        key: Option<u64>,
+        place: &ExposedPlace,
+        memory: &Exposed,
+    ) -> Option<(u16, u64)> {
+        let _ = (key, place, memory);
+        None
+    }
+
+    /// Ends that. Copies may be under way: the transport keeps the memory until they are over.
+    fn conceal(&mut self, entry: u16) {
+        let _ = entry;
+    }
+
+    /// Whether copies to the memory of the peer of `row`, or from it, are possible, as far as is known.
+    fn can_copy(&self, row: u32, is_put: bool) -> bool {
+        let _ = (row, is_put);
+        false
+    }
+
+    /// Takes requests `first` to `last` of this endpoint to the peer of `row` back. True if the peer has begun none of
+    /// them, and never will. Otherwise it carries out those that it has begun, and none of the others.
+    fn take_back(&mut self, row: u32, first: u64, last: u64) -> bool {
+        let _ = (row, first, last);
+        false
+    }
+
+    /// Begins to carry out request `number` of the peer of `row`. False if that was taken back.
+    fn serve(&mut self, row: u32, number: u64) -> bool {
+        let _ = (row, number);
+        true
+    }
+
+    /// Copies to the memory of the peer of `row`. False if it must be asked instead; a part may have been copied.
+    fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {
+        let _ = (row, parts, source);
+        false
+    }
+
+    /// Copies from the memory of the peer of `row`. False as for [`copy_to`](Self::copy_to).
+    fn copy_from(&mut self, row: u32, parts: &[Part], target: &mut dyn Sink) -> bool {
+        let _ = (row, parts, target);
+        false
     }
 
     // Waiting.

@@ -8,6 +8,7 @@
 //!    384  blocked u32 | cpu u32    owner: odd while it waits for room, and how; where it ran then
 //!    512  counters, 15 x u64       owner
 //!    632  refusal u64              owner: why it could last not copy from a peer's memory
+//!    640  cookie u64               owner: the address of its incarnation in its own memory
 //!   4096  rows, 512 bytes each     owner; one for each peer:
 //!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
@@ -16,7 +17,11 @@
 //!         256  helped u64          as a sender: what it copies of the message that this peer pulls, from the end
 //!         320  earlier, 4 x u64    what the first four counters had when this peer came: they go on counting
 //!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
+//!         392  served u64          the last request of this peer for access that it has begun
+//!         448  visits u64          odd while it copies to or from what this peer exposes
+//!         456  taken u64           the last request to this peer that it has taken back
 //!         offers, 1024 x u64       as a sender: the offers that are valid
+//!         exposures, 512 x 64 bytes  the memory that it exposes: see [`crate::access`]
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
 //!         releases, 512 bytes a row  as a receiver: one bit for each block of this peer's heap that it was sent
@@ -34,6 +39,7 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::access::{EXPOSURE_BYTES, EXPOSURES_MAX};
 use crate::grants::{HEAP_BYTES_MAX, HEAP_CHUNK_BYTES, RELEASES_BYTES};
 use crate::name::{ChannelName, NAME_BYTES_MAX};
 use crate::pair::MESSAGE_SLOTS_MAX;
@@ -58,6 +64,8 @@ pub const ENDPOINT_CPU: usize = 388;
 pub const ENDPOINT_COUNTERS: usize = 512;
 /// Endpoint: u64, why it could last not copy from a peer's memory, or 0: for observers.
 pub const ENDPOINT_REFUSAL: usize = ENDPOINT_COUNTERS + 8 * (crate::counters::COUNTERS_MAX - 1);
+/// Endpoint: u64, where its incarnation lies in its owner's memory, set before it exposes anything.
+pub const ENDPOINT_COOKIE: usize = ENDPOINT_REFUSAL + 8;
 /// Endpoint: the first row.
 pub const ENDPOINT_ROWS: usize = PAGE_BYTES;
 /// Bytes of a row.
@@ -78,6 +86,12 @@ pub const ROW_HELPED: usize = 2 * ROLE_BYTES;
 pub const ROW_EARLIER: usize = ROW_HELPED + LINE_BYTES;
 /// Row: u64, which chunks of the message that the owner pulls it copies: see [`crate::rendezvous::pulled`].
 pub const ROW_PULLED: usize = 3 * ROLE_BYTES;
+/// Row: u64, number of the last request of the peer for access that the owner has begun: see [`crate::access`].
+pub const ROW_SERVED: usize = ROW_PULLED + 8;
+/// Row: u64, odd while the owner copies to or from memory that the peer exposes.
+pub const ROW_VISITS: usize = ROW_PULLED + LINE_BYTES;
+/// Row: u64, number of the last request for access to the peer that the owner has taken back.
+pub const ROW_TAKEN: usize = ROW_VISITS + 8;
 
 /// Activity: u64, one bit for each word that is not 0.
 pub const SUMMARY: usize = 0;
@@ -302,11 +316,18 @@ impl EndpointSizes {
         rows + 8 * index as usize
     }
 
+    /// Offset of entry `index` of the table of exposed memory, below [`EXPOSURES_MAX`].
+    #[must_use]
+    pub const fn exposure_offset(&self, index: u16) -> usize {
+        self.offer_offset(OFFERS_MAX).next_multiple_of(EXPOSURE_BYTES)
+            + EXPOSURE_BYTES * index as usize
+    }
+
     /// Offset of ring `ring`.
     #[must_use]
     pub const fn ring_offset(&self, ring: u64) -> u64 {
-        let offers = self.offer_offset(OFFERS_MAX) as u64;
-        match round_up(offers, PAGE_BYTES as u64) {
+        let exposures = self.exposure_offset(EXPOSURES_MAX) as u64;
+        match round_up(exposures, PAGE_BYTES as u64) {
             Some(rings) => rings + ring * self.ring_bytes(),
             None => u64::MAX,
         }
@@ -387,7 +408,8 @@ pub struct RawEndpointHeader {
 
 const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
 const _: () = assert!(NAME_BYTES_MAX <= 112);
-const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_ROWS);
+const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_COOKIE);
+const _: () = assert!(ENDPOINT_COOKIE + 8 <= ENDPOINT_ROWS && ROW_TAKEN + 8 <= ROW_BYTES);
 const _: () = assert!(crate::counters::EndpointCounter::ALL.len() < crate::counters::COUNTERS_MAX);
 const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
 const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_HELPED);

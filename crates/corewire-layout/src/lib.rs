@@ -11,6 +11,7 @@
 //! | [`endpoint`] | an endpoint's segment and its activity page, each word with its writer |
 //! | [`pair`] | one slot of a pair ring |
 //! | [`rendezvous`] | large messages: offers, notices, and the words of a copy from both ends |
+//! | [`access`] | memory that peers access by themselves: its table, and requests to its owner |
 //! | [`grants`] | messages that their receivers read where they were written |
 //! | [`window`] | the two segments of a window, each word with its writer |
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
@@ -29,6 +30,7 @@
 
 extern crate alloc;
 
+pub mod access;
 pub mod counters;
 pub mod endpoint;
 pub mod errors;
@@ -45,7 +47,7 @@ pub mod window;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.
-pub const LAYOUT_VERSION: u32 = 18;
+pub const LAYOUT_VERSION: u32 = 19;
 
 /// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

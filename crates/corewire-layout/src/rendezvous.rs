@@ -21,7 +21,7 @@
 //!
 //! ```text
 //!   0      1          8        16
-//!   | verb | (0)      | offset | place of the target, of an answer only
+//!   | verb | (0)      | offset | place of the target, of an answer only; of an access, what it is about
 //! ```
 //!
 //! A number is the index of a word in the sender's table of offers, and how often that word was used:
@@ -238,6 +238,10 @@ pub enum Verb {
     Want = 8,
     /// What a sender keeps of its grant.
     Kept = 9,
+    /// A request for access to memory: see [`crate::access`]. Its number is no offer's, nor is that of the next one.
+    Access = 10,
+    /// The answer to one.
+    Accessed = 11,
 }
 
 /// A notice, without the place of an answer.
@@ -246,7 +250,8 @@ pub struct Notice {
     /// What it says.
     pub verb: Verb,
     /// For `Push` and `Refuse`: how many bytes of the message, from the beginning, the receiver has. For `Answer`: how
-    /// many it copies. For `Grant`, `Want` and `Kept`: bytes of the sender's heap.
+    /// many it copies. For `Grant`, `Want` and `Kept`: bytes of the sender's heap. For `Access` and `Accessed`: see
+    /// [`crate::access`].
     pub offset: u64,
 }
 
@@ -262,14 +267,14 @@ struct RawNotice {
 pub const NOTICE_BYTES: usize = size_of::<RawNotice>();
 
 impl Notice {
-    /// The notice as the bytes of a message, before the place of an answer.
+    /// The notice as the bytes of a message, before its place.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; NOTICE_BYTES] {
         let (verb, offset) = (self.verb as u8, self.offset.into());
         zerocopy::transmute!(RawNotice { verb, zero: [0; 7], offset })
     }
 
-    /// The notice that a peer has sent, and the place of an answer. `None` if the bytes are not what
+    /// The notice that a peer has sent, and the place of an answer or access. `None` if the bytes are not what
     /// [`to_bytes`](Self::to_bytes) can have written.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
@@ -284,9 +289,11 @@ impl Notice {
             7 => Verb::Grant,
             8 => Verb::Want,
             9 => Verb::Kept,
+            10 => Verb::Access,
+            11 => Verb::Accessed,
             _ => return None,
         };
-        let has_place = verb == Verb::Answer;
+        let has_place = matches!(verb, Verb::Answer | Verb::Access | Verb::Accessed);
         let is_known = (has_place || place.is_empty()) && raw.zero == [0; 7];
         is_known.then_some((Self { verb, offset: raw.offset.get() }, place))
     }

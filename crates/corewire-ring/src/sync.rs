@@ -14,9 +14,9 @@
 
 #[cfg(corewire_coherence)]
 use crate::caches as report;
-/// A word of this process alone that is set when it begins, in every variant that of real machines: no model depends
-/// on it.
-pub use core::sync::atomic::AtomicU64 as StaticU64;
+/// Words in every variant those of real machines, since no model depends on them: those of this process alone, which are
+/// set when it begins, and those in memory that no ring has.
+pub use core::sync::atomic::{AtomicU32 as StaticU32, AtomicU64 as StaticU64};
 #[cfg(not(any(loom, corewire_kill, corewire_steps, corewire_coherence)))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]

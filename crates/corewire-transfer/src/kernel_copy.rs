@@ -25,6 +25,8 @@ const OTHER_CODE: u64 = 256;
 #[derive(Clone)]
 pub struct Remote {
     pid: i32,
+    /// It is the process that has made this value. (To ask the kernel each time takes a tenth of a short copy.)
+    is_here: bool,
     cookie: u128,
     /// It has been the right process once.
     is_checked: Arc<OnceLock<()>>,
@@ -124,8 +126,9 @@ impl Remote {
     /// Process `pid`, 0 if it is not visible here, in whose memory `cookie` lies.
     #[must_use]
     pub fn new(pid: u32, cookie: u128) -> Self {
+        let is_here = pid == std::process::id();
         let (pid, is_checked) = (i32::try_from(pid).unwrap_or(0), Arc::default());
-        Self { pid, cookie, is_checked, life: None }
+        Self { pid, is_here, cookie, is_checked, life: None }
     }
 
     /// The same, with a descriptor that becomes readable when the process has ended.
@@ -142,7 +145,7 @@ impl Remote {
     /// Whether it is this process.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        u32::try_from(self.pid).is_ok_and(|pid| pid == std::process::id())
+        self.is_here
     }
 
     /// Whether the process has ended, if that can be seen.
@@ -217,6 +220,23 @@ impl Remote {
             self.check_cookie(found).map_err(|refusal| (done, refusal))?;
             done += piece.bytes - there.bytes;
         }
+        Ok(())
+    }
+
+    /// Copies the `bytes` bytes of `source` to the beginning of `target`. `cookie` is where its cookie lies.
+    ///
+    /// # Errors
+    /// Why not all of them were copied.
+    pub fn read_whole(
+        &self,
+        cookie: u64,
+        source: &[Stretch],
+        target: Landing<'_>,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        self.read(cookie, source, &target, 0, bytes).map_err(|(_, refusal)| refusal)?;
+        // SAFETY: the kernel has written them.
+        unsafe { target.set_written(usize::try_from(bytes).unwrap_or(0)) };
         Ok(())
     }
 

@@ -310,6 +310,10 @@ pub use corewire_derive::MessageType;
 /// - `crate = "..."`: the path of the crate `corewire`, if it is not `::corewire`.
 pub use corewire_derive::message;
 pub use corewire_endpoint::{
+    Change as NumberChange, Denial as AccessDenial, Exposed as ExposedMemory, Kind as RemoteChange,
+    Number as NumberKind, Part as RemotePart, Relation as NumberRelation,
+};
+pub use corewire_endpoint::{
     Completion, Count, CounterId, End, Envelope, Matched, Memory, MessageError, OperationHandle,
     OperationKind, Options, OwnedMessage, Peer, PeerViolation, Report, Selector, Status, Until,
 };
@@ -341,7 +345,7 @@ pub use open::window::WindowBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
-    ProgressingEndpoint, Request, UnsentLoan, Within,
+    ProgressingEndpoint, RemoteNumber, Request, UnsentLoan, Within,
 };
 pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};

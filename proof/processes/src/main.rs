@@ -58,6 +58,8 @@
 //! | `intrude-window` | attaches to a window to read, and tries to write to it |
 //! | `visit-window` | as a guest attaches to a window, and calls what guests have no part in |
 //! | `fork-window` | forks with a window, and checks what child and parent can do |
+//! | `expose` | exposes memory and serves until its standard input ends; with `keep` it makes no call before a line of it |
+//! | `visit` | makes `count` accesses to exposed memory at random, and compares; without end if there is no `count` |
 //! | `tuned` | sends a message of `count` bytes from an endpoint to another one, and says how it went |
 //! | `follow` | takes part in a program of `count` operations on a window, as process `group` of `receivers` |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
@@ -75,6 +77,7 @@ mod circuits;
 mod copying;
 mod counted;
 mod executed;
+mod exposing;
 mod faults;
 mod forked;
 mod guest;
@@ -260,6 +263,8 @@ fn run() -> Outcome {
         "intrude-window" => windows::intrude(&domain, &options),
         "fork-window" => windows::fork(&domain, &options),
         "visit-window" => windows::visit(&domain, &options),
+        "expose" => exposing::expose(&domain, &options),
+        "visit" => exposing::visit(&domain, &options),
         "tuned" => tuned::send_one(&domain, &options),
         "follow" => windows::follow(&domain, &options),
         "mesh" => mesh::run(&domain, &options),

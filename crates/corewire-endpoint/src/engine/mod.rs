@@ -10,7 +10,9 @@
 //! | [`send`] | sending, messages that are lent while a call waits, and grants |
 //! | [`receive`] | receiving, and asking what is there |
 //! | [`calls`] | requests and replies |
+//! | [`access`] | memory that peers access |
 
+mod access;
 mod calls;
 mod receive;
 mod send;
@@ -226,6 +228,7 @@ impl<T: Transport> Engine<T> {
         }
         if peers.has_chores() {
             has_news |= peers.step_helps();
+            has_news |= peers.step_accesses();
             has_news |= incoming.step_transfers(peers, caller.as_deref_mut());
             has_news |= self.reap_peers(caller.as_deref_mut());
             self.peers.step_lowering();

@@ -94,6 +94,13 @@ impl<T: Transport> Engine<T> {
         self.peers.has_operations()
     }
 
+    /// Whether peers may have something for this endpoint although no receive is being called: an operation is under way, or
+    /// memory is exposed, or was.
+    #[must_use]
+    pub fn waits_for_peers(&self) -> bool {
+        self.peers.has_operations() || self.peers.has_exposed()
+    }
+
     /// The room that is waited for.
     #[must_use]
     pub fn wanted_room(&self) -> Vec<Room> {

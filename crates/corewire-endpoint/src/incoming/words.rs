@@ -1,4 +1,5 @@
-//! Offers and notices as they arrive: words of another engine about one large message or about grants.
+//! Offers and notices as they arrive: words of another engine about one large message, about grants, or about
+//! exposed memory.
 
 use corewire_layout::rendezvous::{Notice, Offer, Verb, WORDS_BYTES_MAX};
 use corewire_ring::message::{Arrival, Envelope, Space};
@@ -76,6 +77,8 @@ impl Incoming {
             Verb::Cancelled => self.offer_is_cancelled(peers, row, number, caller),
             // The call that waits for it has been woken.
             Verb::Helped => {}
+            Verb::Access => peers.handle_access(row, number, notice.offset, place),
+            Verb::Accessed => peers.handle_answer(row, number, notice.offset, place),
             Verb::Grant | Verb::Want | Verb::Kept => peers.handle_grant(row, number, notice),
         }
     }

@@ -152,6 +152,10 @@ pub enum OperationKind {
     Release,
     /// It sends a request, and receives the reply.
     Call,
+    /// It accesses the memory of a peer.
+    Access,
+    /// No operation of this endpoint: a peer has signalled. The status has the number as immediate.
+    Signal,
 }
 
 /// An operation's state.
@@ -180,6 +184,8 @@ pub(crate) enum Operation {
     /// A call: its request has been sent, or waits for room, and its reply goes to `memory`. `is_lent` if the memory of
     /// the request is [pinned](Memory::is_pinned).
     Call { to: Peer, number: u64, memory: Memory, is_lent: bool },
+    /// It accesses the memory of a peer.
+    Access,
     /// A send. Its memory is with its peer.
     Send { to: Peer },
     /// It waits for a message, which it claims: that is kept until it is received.
@@ -191,6 +197,9 @@ pub(crate) enum Operation {
     /// The same, and the queue says so.
     Queued(Completion),
 }
+
+/// Beyond so many ends that have not been told no peer may signal.
+const UNTOLD_MAX: usize = 1 << 16;
 
 /// No operation.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -483,6 +492,7 @@ impl Operations {
             }
             Operation::Many { memory, .. } => (OperationKind::Receive, memory),
             Operation::Call { memory, .. } => (OperationKind::Call, memory),
+            Operation::Access => (OperationKind::Access, sent.unwrap_or_default()),
             _ => (OperationKind::Send, sent.unwrap_or_default()),
         };
         let Options { context, report, .. } = slot.options;
@@ -519,6 +529,16 @@ impl Operations {
     pub(crate) fn add_end(&mut self, context: u64, status: Status) {
         let (offset, index, kind) = (0, NOBODY, OperationKind::Receive);
         self.queue.push_back(Stored { context, status, offset, index, kind, is_released: true });
+    }
+
+    /// A peer has signalled. False if too much is to be told already.
+    pub(crate) fn add_signal(&mut self, status: Status) -> bool {
+        let (context, offset, index, kind) = (0, 0, NOBODY, OperationKind::Signal);
+        if self.queue.len() >= UNTOLD_MAX {
+            return false;
+        }
+        self.queue.push_back(Stored { context, status, offset, index, kind, is_released: true });
+        true
     }
 
     fn count_end(&mut self, id: CounterId, is_error: bool) {

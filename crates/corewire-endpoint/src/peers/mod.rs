@@ -9,13 +9,18 @@
 //! | [`offers`] | large messages, which stay here until the peer has copied them |
 //! | [`transfers`] | large messages of peers that are being copied |
 //! | [`calls`] | requests, and the operations that wait for their replies |
+//! | [`requests`], [`accesses`] | accesses to memory that peers expose |
+//! | [`exposures`] | memory that this endpoint exposes |
 //! | [`granting`] | what peers grant this endpoint, and it them |
 //! | [`events`] | peers that come and go, for a program that asks for that |
 
+mod accesses;
 mod calls;
 mod events;
+mod exposures;
 mod granting;
 mod offers;
+mod requests;
 mod row;
 mod sends;
 mod transfers;
@@ -29,9 +34,11 @@ use self::calls::Calls;
 pub use self::events::PeerEvent;
 use self::events::PeerEvents;
 pub use self::offers::Lent;
+pub(crate) use self::requests::Request;
 use self::row::{Link, Row};
 use crate::budget::{Budget, cost};
 use crate::error::MessageError;
+use crate::exposures::Exposures;
 use crate::grants::Grants;
 use crate::list::Seed;
 use crate::operations::{Operation, Operations};
@@ -57,13 +64,16 @@ pub(crate) struct Peers<T: Transport> {
     /// Rows with sends that wait for room.
     senders: Vec<u32>,
     calls: Calls,
+    exposures: Exposures,
+    /// Rows of peers that are asked for copies which may be taken back.
+    asked: Vec<u32>,
     events: PeerEvents,
     grants: Grants,
     /// Rows of peers that grant less than this endpoint has.
     lowering: Vec<u32>,
     /// Rows of peers that have asked for a grant and cannot have one yet, and what they need.
     ungranted: Vec<(u32, u64)>,
-    /// Length of `leaving`, `transfers`, `helps`, `lowering` and `ungranted` together.
+    /// Length of `leaving`, `transfers`, `helps`, `lowering`, `ungranted` and `asked` together.
     chores: usize,
     /// A message was kept or an operation has ended since this was looked at last.
     pub(crate) has_news: bool,
@@ -89,6 +99,8 @@ impl<T: Transport> Peers<T> {
             departed: Vec::new(),
             senders: Vec::new(),
             calls: Calls::default(),
+            exposures: Exposures::default(),
+            asked: Vec::new(),
             events: PeerEvents::default(),
             grants: Grants::default(),
             lowering: Vec::new(),
@@ -115,6 +127,8 @@ impl<T: Transport> Peers<T> {
             departed: self.departed,
             senders: self.senders,
             calls: self.calls,
+            exposures: self.exposures,
+            asked: self.asked,
             events: self.events,
             grants: self.grants,
             lowering: self.lowering,
@@ -140,7 +154,8 @@ impl<T: Transport> Peers<T> {
     /// Counts what is to be done in each call.
     fn count_chores(&mut self) {
         let granting = self.lowering.len() + self.ungranted.len();
-        self.chores = self.leaving.len() + self.transfers.len() + self.helps.len() + granting;
+        let copies = self.transfers.len() + self.helps.len() + self.asked.len();
+        self.chores = self.leaving.len() + copies + granting;
     }
 
     // Who they are.
@@ -242,6 +257,7 @@ impl<T: Transport> Peers<T> {
         } else {
             self.senders.push(row);
         }
+        self.ask(row);
         self.note_arrival_of(Peer::new(row, generation));
     }
 
@@ -367,6 +383,7 @@ impl<T: Transport> Peers<T> {
             self.operations.end(operation, Err(error.clone()), Some(memory));
         }
         self.end_all_offered(row);
+        self.end_accesses_to(row, error);
         self.end_calls_to(self.peer_of(row), error);
     }
 

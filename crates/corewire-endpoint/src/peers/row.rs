@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use corewire_layout::name::ChannelName;
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space};
 
+use super::requests::Accesses;
 use crate::budget::cost;
 use crate::rendezvous::Offered;
 use crate::selector::Status;
@@ -50,6 +51,8 @@ pub(super) struct Row {
     pub(super) refuses_offers: bool,
     /// What it grants this endpoint.
     pub(super) grant: GrantedHere,
+    /// What is asked of it.
+    pub(super) accesses: Accesses,
 }
 
 impl Row {

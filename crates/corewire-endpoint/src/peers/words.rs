@@ -1,6 +1,6 @@
 //! Words between two engines: acknowledgements, and notices about one large message or about grants.
 
-use corewire_layout::rendezvous::{Notice, OFFERS_MAX, Verb};
+use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, OFFERS_MAX, Verb};
 use corewire_ring::message::{Envelope, Space, Wants};
 
 use super::Peers;
@@ -22,12 +22,18 @@ impl<T: Transport> Peers<T> {
         offset: u64,
         place: &[u8],
     ) {
+        let mut bytes = Vec::with_capacity(NOTICE_BYTES + place.len());
+        bytes.extend_from_slice(&Notice { verb, offset }.to_bytes());
+        bytes.extend_from_slice(place);
+        self.notify_by(row, number, bytes);
+    }
+
+    /// The same, of the bytes of a notice.
+    pub(super) fn notify_by(&mut self, row: u32, number: u64, bytes: Vec<u8>) {
         let entry = &mut self.rows[row as usize];
         if entry.gone.is_some() {
             return;
         }
-        let mut bytes = Notice { verb, offset }.to_bytes().to_vec();
-        bytes.extend_from_slice(place);
         entry.notices.push_back((number, bytes));
         self.send_words(row);
         if self.rows[row as usize].has_words() && !self.senders.contains(&row) {

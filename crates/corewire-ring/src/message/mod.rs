@@ -10,6 +10,7 @@
 //! | `envelope.rs` | what a message is matched by, and what a receive asks for |
 //! | `memory.rs` | the memory that a program lends to an operation |
 //! | `held.rs` | a message that is read where its sender wrote it |
+//! | `exposed.rs` | memory that peers may access |
 //! | `landing.rs` | the memory that a message goes to, for a writer that does not copy it through a slice |
 
 use core::fmt;
@@ -21,11 +22,13 @@ use crate::pair::LentBlock;
 use crate::region::Payload;
 
 mod envelope;
+mod exposed;
 mod held;
 mod landing;
 mod memory;
 
 pub use envelope::{Arrival, Envelope, Place, Space, Wanted, Wants};
+pub use exposed::Exposed;
 pub use held::{Held, Home};
 pub use landing::Landing;
 pub use memory::Memory;

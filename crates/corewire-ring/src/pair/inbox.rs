@@ -149,6 +149,9 @@ impl Inbox {
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
         own.pulled(row_here).store(0, Relaxed);
         own.helped(row_here).store(0, Relaxed);
+        own.visits(row_here).store(0, Relaxed);
+        own.served(row_here).store(0, Relaxed);
+        own.taken(row_here).store(0, Relaxed);
         let (traffic, present) = PeerCounter::ALL.split_at(TRAFFIC_COUNTERS);
         for &(counter, _) in traffic {
             let so_far = own.peer_counter(row_here, counter).load(Relaxed);

@@ -59,6 +59,7 @@
 
 mod cells;
 mod endpoint;
+mod exposures;
 mod grants;
 mod heap;
 mod inbox;
@@ -69,6 +70,7 @@ mod watch;
 mod words;
 
 pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Polling, Short};
+pub use exposures::{ExposedPlace, Visit, Visited};
 pub use grants::{Granted, Lending, LentBlock};
 pub use inbox::Inbox;
 pub use outbox::Outbox;

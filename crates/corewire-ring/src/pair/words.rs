@@ -1,5 +1,8 @@
 //! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` lists their writers.
 
+use corewire_layout::access::{
+    EXPOSURE_ADDRESS, EXPOSURE_KEY, EXPOSURE_LENGTH, EXPOSURE_ORIGIN, EXPOSURE_STATE,
+};
 use corewire_layout::counters::{EndpointCounter, PeerCounter, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint as at;
 use corewire_layout::endpoint::EndpointSizes;
@@ -93,6 +96,40 @@ impl EndpointMemory {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_PULLED)
     }
 
+    /// Odd while the owner copies to or from memory that the peer of `row` exposes.
+    #[inline]
+    #[must_use]
+    pub fn visits(&self, row: u32) -> Word64 {
+        self.segment.keep64(self.sizes.row_offset(row) + at::ROW_VISITS)
+    }
+
+    /// The last request of the peer of `row` for access that the owner has begun.
+    #[inline]
+    #[must_use]
+    pub fn served(&self, row: u32) -> &AtomicU64 {
+        self.segment.word64(self.sizes.row_offset(row) + at::ROW_SERVED)
+    }
+
+    /// The last request for access to the peer of `row` that the owner has taken back.
+    #[inline]
+    #[must_use]
+    pub fn taken(&self, row: u32) -> &AtomicU64 {
+        self.segment.word64(self.sizes.row_offset(row) + at::ROW_TAKEN)
+    }
+
+    /// Where the owner's incarnation lies in its memory.
+    #[must_use]
+    pub fn cookie(&self) -> &AtomicU64 {
+        self.segment.word64(at::ENDPOINT_COOKIE)
+    }
+
+    /// The entry of this index in the table of exposed memory.
+    #[inline]
+    #[must_use]
+    pub fn exposure(&self, index: u16) -> ExposureWords<'_> {
+        ExposureWords { segment: &self.segment, at: self.sizes.exposure_offset(index) }
+    }
+
     /// The number of the valid offer of this index, or 0.
     #[inline]
     #[must_use]
@@ -174,6 +211,50 @@ impl EndpointMemory {
     #[must_use]
     pub fn cells(&self) -> Store {
         Store::new(&self.segment, self.sizes.cells_offset(), self.sizes.cells_bytes())
+    }
+}
+
+/// The words of an entry of the table of exposed memory.
+#[derive(Debug, Clone, Copy)]
+pub struct ExposureWords<'a> {
+    segment: &'a Region,
+    at: usize,
+}
+
+impl<'a> ExposureWords<'a> {
+    /// Its rights and how often it was used, or 0.
+    #[inline]
+    #[must_use]
+    pub fn state(self) -> &'a AtomicU64 {
+        self.segment.word64(self.at + EXPOSURE_STATE)
+    }
+
+    /// What peers name it by.
+    #[inline]
+    #[must_use]
+    pub fn key(self) -> &'a AtomicU64 {
+        self.segment.word64(self.at + EXPOSURE_KEY)
+    }
+
+    /// Its first byte in its owner's memory.
+    #[inline]
+    #[must_use]
+    pub fn address(self) -> &'a AtomicU64 {
+        self.segment.word64(self.at + EXPOSURE_ADDRESS)
+    }
+
+    /// Its length.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self) -> &'a AtomicU64 {
+        self.segment.word64(self.at + EXPOSURE_LENGTH)
+    }
+
+    /// What peers call its first byte.
+    #[inline]
+    #[must_use]
+    pub fn origin(self) -> &'a AtomicU64 {
+        self.segment.word64(self.at + EXPOSURE_ORIGIN)
     }
 }
 

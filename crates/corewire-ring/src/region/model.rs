@@ -15,11 +15,13 @@ use core::iter;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use corewire_layout::access::{EXPOSURE_ORIGIN, EXPOSURES_MAX};
 use corewire_layout::counters::{COUNTERS_MAX, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint::{
-    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_CPU,
-    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_COUNTERS, ROW_CURSOR, ROW_EARLIER,
-    ROW_HELPED, ROW_PULLED, ROW_RING, ROW_STATE, SUMMARY,
+    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COOKIE, ENDPOINT_COUNTERS,
+    ENDPOINT_CPU, ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_COUNTERS, ROW_CURSOR,
+    ROW_EARLIER, ROW_HELPED, ROW_PULLED, ROW_RING, ROW_SERVED, ROW_STATE, ROW_TAKEN, ROW_VISITS,
+    SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
 use corewire_layout::rendezvous::OFFERS_MAX;
@@ -364,12 +366,19 @@ impl Region {
         for row in (0..MODEL_ROWS_MAX).take(own_usize(sizes.peers_max())) {
             let row = sizes.row_offset(row);
             plan.words32.push(one32(row + ROW_STATE));
-            let words = [ROW_RING, ROW_CURSOR, ROW_HELPED, ROW_PULLED];
+            let words =
+                [ROW_RING, ROW_CURSOR, ROW_HELPED, ROW_PULLED, ROW_VISITS, ROW_SERVED, ROW_TAKEN];
             plan.words64.extend(words.map(|at| one64(row + at)));
             plan.words64.push(row + ROW_COUNTERS..row + ROW_HELPED);
             plan.words64.push(row + ROW_EARLIER..row + ROW_EARLIER + 8 * TRAFFIC_COUNTERS);
         }
         plan.words64.extend((0..OFFERS_MAX).map(|index| one64(sizes.offer_offset(index))));
+        plan.words64.push(one64(ENDPOINT_COOKIE));
+        for index in 0..EXPOSURES_MAX {
+            let entry = sizes.exposure_offset(index);
+            let words = (entry..=entry + EXPOSURE_ORIGIN).step_by(8);
+            plan.words64.extend(words.map(one64));
+        }
         for ring in 0..sizes.rings() {
             for index in 0..own_usize(sizes.ring_slots()) {
                 let slot = own_usize(sizes.ring_offset(ring)) + index * SLOT_BYTES;

@@ -6,9 +6,12 @@
 //! | [`sending`] | the ways of a message into slots and cells |
 //! | [`pipe`] | which memory long messages go through |
 //! | [`grants`] | what peers grant of room for messages that stay in the heap |
+//! | [`exposed`], [`concealed`] | memory that peers copy to and from by themselves |
 //! | [`blocks`] | messages that stay in the heap while their receivers read them |
 
 mod blocks;
+mod concealed;
+mod exposed;
 mod grants;
 mod pipe;
 mod sending;
@@ -19,15 +22,18 @@ use std::sync::Arc;
 use corewire_endpoint::transport::{
     Attention, Change, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Space, Wanted};
+use corewire_endpoint::{
+    Arrival, Envelope, Exposed, Held, Kept, Part, Peer, Sink, Source, Space, Wanted,
+};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
-use corewire_ring::pair::{Granted, Lending};
+use corewire_ring::pair::{ExposedPlace, Granted, Lending};
 use corewire_transfer::thresholds::Thresholds;
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 pub(crate) use self::blocks::Returned;
+use self::concealed::Exposures;
 use self::grants::{Grant, PeerGrants, has_room};
 use self::pipe::Pipe;
 use crate::halves::{EndpointHalf, PeerChange, notice};
@@ -71,6 +77,9 @@ pub(crate) struct PairRings {
     remotes: Vec<Option<Remote>>,
     /// Whether this endpoint may write to a peer's memory, as far as is known, by row.
     helps: Vec<bool>,
+    /// The same for reading it.
+    reads: Vec<bool>,
+    exposures: Exposures,
     /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
@@ -87,7 +96,7 @@ impl PairRings {
     pub(crate) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>, long: LongMessages) -> Self {
         let LongMessages { rendezvous, thresholds } = long;
         let cookie = Box::new(control.incarnation().to_le_bytes());
-        let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
+        let (pipe, remotes) = (Pipe::new(), Vec::new());
         let returned = Arc::new(Returned::new(Arc::clone(&control)));
         Self {
             pairs,
@@ -97,7 +106,9 @@ impl PairRings {
             thresholds,
             cookie,
             remotes,
-            helps,
+            helps: Vec::new(),
+            reads: Vec::new(),
+            exposures: Exposures::default(),
             rings_there: 0,
             has_cells: false,
             grants: PeerGrants::new(thresholds.in_place_up_to),
@@ -137,8 +148,9 @@ impl PairRings {
                 if self.remotes.len() <= index {
                     self.remotes.resize(index + 1, None);
                     self.helps.resize(index + 1, true);
+                    self.reads.resize(index + 1, true);
                 }
-                self.helps[index] = true;
+                (self.helps[index], self.reads[index]) = (true, true);
                 self.remotes[index] = Some(remote);
                 Some(Change::Came { row, name, incarnation })
             }
@@ -162,6 +174,7 @@ impl Drop for PairRings {
     fn drop(&mut self) {
         if !self.control.is_forked() {
             self.pairs.end_offers();
+            self.conceal_all();
             self.pairs.retract();
             self.pairs.publish_cursors();
             self.control.close();
@@ -506,6 +519,39 @@ impl Transport for PairRings {
     #[inline]
     fn try_keep(&mut self, row: u32, wanted: &Wanted) -> Option<(Short, Held)> {
         self.pairs.take_held(row, wanted)
+    }
+
+    fn expose(
+        &mut self,
+        key: Option<u64>,
+        place: &ExposedPlace,
+        memory: &Exposed,
+    ) -> Option<(u16, u64)> {
+        self.expose_memory(key, place, memory)
+    }
+
+    fn conceal(&mut self, entry: u16) {
+        self.conceal_memory(entry);
+    }
+
+    fn can_copy(&self, row: u32, is_put: bool) -> bool {
+        self.can_copy_with(row, is_put)
+    }
+
+    fn take_back(&mut self, row: u32, first: u64, last: u64) -> bool {
+        self.pairs.take_back(row, first, last)
+    }
+
+    fn serve(&mut self, row: u32, number: u64) -> bool {
+        self.pairs.serve(row, number)
+    }
+
+    fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {
+        self.copy_to_peer(row, parts, source)
+    }
+
+    fn copy_from(&mut self, row: u32, parts: &[Part], target: &mut dyn Sink) -> bool {
+        self.copy_from_peer(row, parts, target)
     }
 
     fn is_here(&self, row: u32) -> bool {

@@ -7,6 +7,7 @@ mod addressed;
 mod calls;
 mod channel;
 mod endpoint;
+mod exposed;
 mod held;
 mod in_place;
 mod latest;

@@ -1,6 +1,8 @@
 //! Loom models of every protocol, and the labels of their orderings.
 
 #[cfg(loom)]
+mod exposures;
+#[cfg(loom)]
 mod grants;
 #[cfg(loom)]
 mod held;

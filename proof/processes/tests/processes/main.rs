@@ -11,6 +11,7 @@ mod costs;
 mod deaths;
 mod endpoints;
 mod exchanges;
+mod exposures;
 mod held;
 mod large;
 mod listeners;

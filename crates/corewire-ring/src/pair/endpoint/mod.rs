@@ -10,6 +10,7 @@
 //! | `receiving.rs` | taking the message at the head of a pair; cursors |
 //! | `grants.rs` | messages that stay in their sender's heap while they are read |
 //! | `rendezvous.rs` | large messages: offers, and copies from both ends |
+//! | `exposures.rs` | memory that peers copy to and from by themselves |
 //! | `sleep.rs` | sleeping, and waiting for room |
 
 use alloc::collections::VecDeque;
@@ -21,6 +22,7 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes};
 use corewire_layout::segment::FenceMode;
 
 use super::cells::Cells;
+use super::exposures::Exposures;
 use super::heap::Heap;
 use super::inbox::{CLOSED, Inbox};
 use super::outbox::Outbox;
@@ -32,6 +34,7 @@ use crate::message::{Home, Wanted};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel};
 
+mod exposures;
 mod grants;
 mod parts;
 mod peers;
@@ -85,6 +88,7 @@ pub struct Endpoint<H> {
     /// By row: where messages are released, also those of the row's earlier peers.
     homes: Vec<Option<Weak<dyn Home>>>,
     offers: Offers,
+    exposures: Exposures,
     /// Rings that no pair has.
     free_rings: VecDeque<u64>,
     memory: EndpointMemory,
@@ -128,6 +132,7 @@ impl<H: Host> Endpoint<H> {
             links: 0,
             homes: (0..peers).map(|_| None).collect(),
             offers: Offers::new(memory.clone()),
+            exposures: Exposures::new(memory.clone()),
             free_rings: (0..sizes.rings()).collect(),
             memory,
             fence_mode,

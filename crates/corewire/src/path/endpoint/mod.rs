@@ -9,12 +9,14 @@
 //! | [`operations`] | operations that continue by themselves |
 //! | [`probes`] | probing for messages, claiming and discarding them |
 //! | [`calls`] | requests and replies |
+//! | [`access`] | memory that peers access by themselves, and that of peers |
 //! | [`events`] | peers that come and go, between the messages |
 //! | [`progressing`] | a thread that continues operations while the program computes |
 //!
 //! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait. What carries the messages is
 //! below the engine: [`rings`](crate::rings).
 
+mod access;
 mod calls;
 mod events;
 mod loans;
@@ -34,6 +36,7 @@ use corewire_endpoint::{Budget, Caller, Engine, Grants, MessageError, Peer, Seed
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 
+pub use self::access::RemoteNumber;
 pub use self::calls::{DetachedRequest, OwedReply, Request};
 pub use self::events::Event;
 pub use self::loans::{EndpointLoan, UnsentLoan};
@@ -358,7 +361,7 @@ impl Endpoint {
         if self.control.is_forked() {
             return Err(MessageError::Forked);
         }
-        if self.engine.is_copying() {
+        if self.engine.is_copying() || self.engine.take_back_accesses() {
             return Ok(false);
         }
         // What a poll has left rings no bell any more. An error is the next call's.
@@ -470,7 +473,7 @@ impl Endpoint {
                 self.poller(is_for_room).gives_up();
                 return Err(late);
             };
-            if caller.is_none() && self.engine.relieve() {
+            if caller.is_none() && self.engine.relieve() || self.engine.take_back_accesses() {
                 continue;
             }
             self.engine.transport().count(EndpointCounter::Waits);

@@ -228,7 +228,7 @@ const IS_THERE: &str = "the endpoint is there while it can be locked";
 impl Drop for EndpointGuard<'_> {
     fn drop(&mut self) {
         let Some(inner) = self.inner.take() else { return };
-        let has_work = inner.endpoint.as_ref().is_some_and(|it| it.engine.has_operations());
+        let has_work = inner.endpoint.as_ref().is_some_and(|it| it.engine.waits_for_peers());
         // A thread that does not wait finds the work when it has the lock.
         let must_wake = has_work && inner.is_waiting;
         // Before the thread is woken, which takes it.
@@ -285,7 +285,7 @@ fn run(shared: &Shared) {
 /// One step of the endpoint. `None` if the thread must end.
 fn step(inner: &mut Inner) -> Option<Next> {
     let endpoint = inner.endpoint.as_mut()?;
-    if !endpoint.engine.has_operations() {
+    if !endpoint.engine.waits_for_peers() {
         return Some(Next::Kick);
     }
     match endpoint.progress().and_then(|is_busy| Ok(is_busy || !endpoint.arm()?)) {

@@ -1,0 +1,265 @@
+//! Accesses to the memory that peers expose.
+//!
+//! The transport makes a long copy if it can, in the call that begins the access. Everything else is asked of the peer's
+//! engine, in requests of at most [`ACCESS_BYTES_MAX`] bytes, of which at most [`ACCESSES_MAX`] wait for answers. Accesses to
+//! one peer are done in order.
+//!
+//! A short copy is asked for first, too, since a peer that is in a call answers sooner than the kernel copies. If it does not
+//! answer soon, the request is taken back and the copy made here: [`Transport::take_back`] and [`Transport::serve`] decide
+//! between both sides. A request that was taken back and not begun is answered as such, and its copy made then.
+//!
+//! Wire format: `corewire_layout::access`.
+
+use corewire_layout::access::{Access, Kind, Part, answer_of_word};
+use corewire_ring::message::{Sink, Source};
+
+use super::Peers;
+use super::requests::{Accesses, Request, Step, Waiting, Way};
+use crate::error::MessageError;
+use crate::operations::{Operation, OperationHandle, Options};
+use crate::selector::{Peer, Status};
+use crate::transport::{PeerViolation, Transport};
+
+/// The longest copy that a peer is asked for first although the transport could make it: a copy by the kernel takes about
+/// two microseconds on the virtual machines of today, and a request to a peer that is in a call less than one.
+const SHORT_BYTES: u64 = 1024;
+/// A copy that was asked for first is made here after so many calls without an answer.
+const STEPS_MAX: u32 = 256;
+/// Whether a copy is short.
+fn is_short(parts: &[Part]) -> bool {
+    matches!(parts, [part] if part.bytes <= SHORT_BYTES)
+}
+
+impl<T: Transport> Peers<T> {
+    /// Copies `source` to the memory of a peer, in this call. False if that is not possible, or not the fastest way; then it
+    /// may have been done in part.
+    ///
+    /// # Errors
+    /// Why nothing goes to this peer.
+    pub(crate) fn copy_to(
+        &mut self,
+        peer: Peer,
+        parts: &[Part],
+        source: &impl Source,
+    ) -> Result<bool, MessageError> {
+        let row = self.row_of(peer)?;
+        Ok(self.may_copy(row, parts, true) && self.transport.copy_to(row, parts, source))
+    }
+
+    /// The same in the other direction.
+    ///
+    /// # Errors
+    /// Why nothing comes from this peer.
+    pub(crate) fn copy_from(
+        &mut self,
+        peer: Peer,
+        parts: &[Part],
+        target: &mut dyn Sink,
+    ) -> Result<bool, MessageError> {
+        let row = self.row_of(peer)?;
+        Ok(self.may_copy(row, parts, false) && self.transport.copy_from(row, parts, target))
+    }
+
+    /// Whether an access that begins now is a copy of the transport's.
+    fn may_copy(&mut self, row: u32, parts: &[Part], is_put: bool) -> bool {
+        if self.must_link(row) || !self.transport.can_copy(row, is_put) {
+            return false;
+        }
+        let accesses = &mut self.rows[row as usize].accesses;
+        if !accesses.waiting.is_empty() {
+            return false;
+        }
+        let asks = accesses.alone == 0;
+        accesses.alone = accesses.alone.saturating_sub(1);
+        !(asks && is_short(parts))
+    }
+
+    /// Begins an access that is not a copy which [`copy_to`](Self::copy_to) has made. Never waits.
+    ///
+    /// # Errors
+    /// Why nothing goes to this peer; what fails later is the operation's result.
+    pub(crate) fn start_access(
+        &mut self,
+        peer: Peer,
+        request: Request,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        request.check()?;
+        let row = self.row_of(peer)?;
+        let is_linked = !self.must_link(row);
+        let way = match request.kind {
+            Kind::Put | Kind::Get if is_linked => {
+                let is_possible = self.transport.can_copy(row, request.kind == Kind::Put);
+                let accesses = &self.rows[row as usize].accesses;
+                let asks = is_short(&request.parts) && request.signal.is_none();
+                match is_possible {
+                    true if asks && accesses.alone == 0 => Way::AskedFirst,
+                    true => Way::Copied,
+                    false => Way::Asked,
+                }
+            }
+            _ => Way::Asked,
+        };
+        let handle = self.operations.add(Operation::Access, options);
+        let operation = handle.index;
+        let waiting = Waiting { operation, request, way, asked: 0, answered: 0, denied: None };
+        self.rows[row as usize].accesses.waiting.push_back(waiting);
+        if is_linked {
+            self.ask(row);
+        }
+        Ok(handle)
+    }
+
+    /// Goes on with the accesses to the peer of `row`, which is linked: as much is asked as may wait for answers.
+    pub(super) fn ask(&mut self, row: u32) {
+        loop {
+            let accesses = &mut self.rows[row as usize].accesses;
+            match accesses.next_step() {
+                Step::Wait => break,
+                Step::Ask(number, notice) => self.notify_by(row, number, notice),
+                Step::Copy => {
+                    if let Some(waiting) = accesses.waiting.pop_front() {
+                        self.carry_out(row, waiting);
+                    }
+                }
+                Step::End => {
+                    if let Some(waiting) = accesses.waiting.pop_front() {
+                        self.end_waiting(row, waiting);
+                    }
+                }
+            }
+        }
+        if self.rows[row as usize].accesses.may_be_taken() && !self.asked.contains(&row) {
+            self.asked.push(row);
+            self.count_chores();
+        }
+    }
+
+    /// Makes the copy of the oldest access. If that is not possible after all, asks for it.
+    fn carry_out(&mut self, row: u32, mut waiting: Waiting) {
+        let Request { kind, parts, operands, target, .. } = &mut waiting.request;
+        let is_done = match kind {
+            Kind::Get => self.transport.copy_from(row, parts, target),
+            _ => self.transport.copy_to(row, parts, operands),
+        };
+        if is_done {
+            waiting.asked = waiting.request.bytes();
+            waiting.answered = waiting.asked;
+        }
+        waiting.way = Way::Asked;
+        self.rows[row as usize].accesses.waiting.push_front(waiting);
+    }
+
+    /// The peer of `row` has answered a request.
+    pub(crate) fn handle_answer(&mut self, row: u32, number: u64, answer: u64, found: &[u8]) {
+        let accesses = &mut self.rows[row as usize].accesses;
+        let front = accesses.asked.front().map(|asked| asked.0);
+        if number <= accesses.taken && front != Some(number) {
+            // It was taken back.
+            return;
+        }
+        let is_expected = match answer_of_word(answer) {
+            Some(answer) if front == Some(number) => accesses.take_answer(answer, found),
+            _ => false,
+        };
+        if is_expected {
+            self.ask(row);
+        } else {
+            self.cut_off(row, PeerViolation { word: "answer", found: number, position: 0 });
+        }
+    }
+
+    /// Part of each call while short copies wait for answers: one that has none for too long is taken back and made here.
+    pub(crate) fn step_accesses(&mut self) -> bool {
+        let mut has_news = false;
+        for row in std::mem::take(&mut self.asked) {
+            let accesses = &mut self.rows[row as usize].accesses;
+            accesses.steps += 1;
+            if accesses.steps > STEPS_MAX {
+                has_news |= self.take_back(row);
+            }
+            if self.rows[row as usize].accesses.may_be_taken() {
+                self.asked.push(row);
+            }
+        }
+        self.count_chores();
+        has_news
+    }
+
+    /// The same at once, before this endpoint sleeps.
+    pub(crate) fn take_back_all(&mut self) -> bool {
+        let mut has_news = false;
+        for row in self.asked.clone() {
+            has_news |= self.take_back(row);
+        }
+        has_news
+    }
+
+    /// Takes back the short copies that the peer of `row` was asked for first, and makes them here, if it has not begun any.
+    /// If it has, it answers soon.
+    fn take_back(&mut self, row: u32) -> bool {
+        let accesses = &mut self.rows[row as usize].accesses;
+        accesses.steps = 0;
+        let Some((first, last)) = accesses.takeable() else { return false };
+        if !self.transport.take_back(row, first, last) {
+            self.rows[row as usize].accesses.taken = last;
+            return false;
+        }
+        let accesses = &mut self.rows[row as usize].accesses;
+        accesses.forget_asked(last);
+        accesses.go_alone();
+        for _ in first..=last {
+            let accesses = &mut self.rows[row as usize].accesses;
+            if let Some(waiting) = accesses.waiting.pop_front() {
+                self.carry_out(row, waiting);
+            }
+            // What could not be copied is asked for.
+            let accesses = &mut self.rows[row as usize].accesses;
+            match accesses.waiting.pop_front() {
+                Some(waiting) if waiting.is_over() => self.end_waiting(row, waiting),
+                Some(waiting) => {
+                    self.rows[row as usize].accesses.waiting.push_front(waiting);
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.ask(row);
+        true
+    }
+
+    fn end_waiting(&mut self, row: u32, waiting: Waiting) {
+        let Waiting { operation, request, denied, .. } = waiting;
+        let result = denied.map_or(Ok(()), |(access, denial)| {
+            let Access { key, offset, bytes, .. } = access;
+            let name = self.rows[row as usize].name.clone();
+            let name = name.ok_or(MessageError::UnknownPeer)?;
+            Err(MessageError::Denied { name, key, offset, bytes: bytes.into(), denial })
+        });
+        self.end_access(row, operation, request, result);
+    }
+
+    fn end_access(
+        &mut self,
+        row: u32,
+        operation: u32,
+        request: Request,
+        result: Result<(), MessageError>,
+    ) {
+        let (source, bytes) = (self.peer_of(row), request.bytes());
+        let tag = request.parts.first().map_or(0, |part| part.key);
+        let status = Status { source, tag, bytes, immediate: None };
+        self.has_news = true;
+        self.operations.end(operation, result.map(|()| status), Some(request.into_memory()));
+    }
+
+    /// The peer of `row` has gone, and will answer nothing more.
+    pub(super) fn end_accesses_to(&mut self, row: u32, error: &MessageError) {
+        let Accesses { waiting, .. } = std::mem::take(&mut self.rows[row as usize].accesses);
+        for Waiting { operation, request, .. } in waiting {
+            self.end_access(row, operation, request, Err(error.clone()));
+        }
+        self.asked.retain(|other| *other != row);
+        self.count_chores();
+    }
+}

@@ -1,0 +1,120 @@
+//! Memory that this endpoint exposes to its peers, and what it does there for them.
+
+use corewire_layout::access::{
+    ACCESSES_MAX, Access, Answer, Denial, Kind, Rights, answer_to_word, exposure_key,
+};
+use corewire_layout::rendezvous::{Stretch, Verb};
+use corewire_ring::message::Exposed;
+use corewire_ring::pair::ExposedPlace;
+
+use super::Peers;
+use crate::error::MessageError;
+use crate::exposures::Exposure;
+use crate::selector::Status;
+use crate::transport::{PeerViolation, Transport};
+
+impl<T: Transport> Peers<T> {
+    /// Lets peers access memory. Returns its key.
+    ///
+    /// # Errors
+    /// [`MessageError::KeyInUse`].
+    pub(crate) fn expose(
+        &mut self,
+        memory: Exposed,
+        key: Option<u64>,
+        origin: u64,
+        rights: Rights,
+    ) -> Result<u64, MessageError> {
+        if let Some(key) = key.filter(|key| self.exposures.by_key.contains_key(key)) {
+            return Err(MessageError::KeyInUse { key });
+        }
+        let (address, bytes) = (memory.address() as u64, memory.bytes() as u64);
+        let place = ExposedPlace { address, bytes, origin, rights };
+        self.exposures.has_exposed = true;
+        let found = self.transport.expose(key, &place, &memory);
+        let entry = found.map(|(entry, _)| entry);
+        let key = found.map(|(_, key)| key).or(key).unwrap_or_else(|| {
+            self.exposures.keys += 1;
+            exposure_key(u16::MAX, self.exposures.keys)
+        });
+        self.exposures.by_key.insert(key, Exposure { memory, place, entry });
+        Ok(key)
+    }
+
+    /// Peers access the memory of `key` no more, but for copies that are under way.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownKey`].
+    pub(crate) fn conceal(&mut self, key: u64) -> Result<(), MessageError> {
+        let exposure =
+            self.exposures.by_key.remove(&key).ok_or(MessageError::UnknownKey { key })?;
+        if let Some(entry) = exposure.entry {
+            self.transport.conceal(entry);
+        }
+        Ok(())
+    }
+
+    /// Whether peers may ask for accesses, if only to be told that nothing is exposed any more.
+    pub(crate) fn has_exposed(&self) -> bool {
+        self.exposures.has_exposed
+    }
+
+    /// The peer of `row` asks for an access.
+    pub(crate) fn handle_access(&mut self, row: u32, number: u64, offset: u64, place: &[u8]) {
+        let Some((access, operands)) = Access::parse(offset, place) else {
+            return self.cut_off(row, PeerViolation { word: "access", found: number, position: 0 });
+        };
+        if self.unsent_answers(row) >= ACCESSES_MAX {
+            let violation = PeerViolation { word: "accesses", found: number, position: 0 };
+            return self.cut_off(row, violation);
+        }
+        let mut found = Vec::new();
+        let answer = match self.exposures.by_key.get(&access.key) {
+            _ if !self.transport.serve(row, number) => Err(Denial::TakenBack),
+            _ if access.kind == Kind::Signal => match self.note_signal(row, offset) {
+                Some(answer) => answer,
+                None => return,
+            },
+            None => Err(Denial::Key),
+            Some(exposure) if !self.is_there(exposure, &access) => Err(Denial::Unmapped),
+            Some(exposure) => exposure.apply(&access, operands, &mut found),
+        };
+        self.notify_of_place(row, number, Verb::Accessed, answer_to_word(answer), &found);
+    }
+
+    /// Whether peers may signal.
+    pub(crate) fn take_signals(&mut self, takes_signals: bool) {
+        self.exposures.takes_signals = takes_signals;
+    }
+
+    /// The peer of `row` signals. `None` if it has been cut off, since too many signals have not been told yet.
+    fn note_signal(&mut self, row: u32, signal: u64) -> Option<Answer> {
+        if !self.exposures.takes_signals {
+            return Some(Err(Denial::Rights));
+        }
+        let source = self.peer_of(row);
+        let status = Status { source, tag: 0, bytes: 0, immediate: Some(signal) };
+        if self.operations.add_signal(status) {
+            self.has_news = true;
+            return Some(Ok(()));
+        }
+        self.cut_off(row, PeerViolation { word: "signals", found: signal, position: 0 });
+        None
+    }
+
+    /// Whether what is asked for is mapped, where nobody has promised that it is.
+    fn is_there(&self, exposure: &Exposure, access: &Access) -> bool {
+        let bytes = u64::from(access.bytes);
+        let is_everything = exposure.memory.bytes() == usize::MAX;
+        let address = exposure.place.address_of(access.offset, bytes);
+        !is_everything
+            || address
+                .is_none_or(|address| self.transport.is_readable(&[Stretch { address, bytes }]))
+    }
+
+    /// Number of answers to the peer of `row` that wait for room.
+    fn unsent_answers(&self, row: u32) -> usize {
+        let is_answer = |words: &[u8]| words.first() == Some(&(Verb::Accessed as u8));
+        self.rows[row as usize].notices.iter().filter(|(_, words)| is_answer(words)).count()
+    }
+}

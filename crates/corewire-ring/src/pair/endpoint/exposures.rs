@@ -1,0 +1,59 @@
+//! Memory that this endpoint exposes, and visits to that of peers. See [`crate::pair::exposures`].
+
+use alloc::vec::Vec;
+
+use super::Endpoint;
+use crate::Host;
+use crate::pair::exposures::{self, ExposedPlace, Visit, Visited};
+use crate::sync::Ordering::Relaxed;
+
+impl<H: Host> Endpoint<H> {
+    /// Where this endpoint's incarnation lies in its memory. Must be said before anything is exposed.
+    pub fn set_cookie(&self, address: u64) {
+        self.memory.cookie().store(address, Relaxed);
+    }
+
+    /// Lets peers find memory under `key`, or under a key that no other memory ever has. Returns its entry in the table and
+    /// its key; `None` if no entry is free.
+    pub fn expose(&mut self, key: Option<u64>, place: &ExposedPlace) -> Option<(u16, u64)> {
+        self.exposures.add(key, place)
+    }
+
+    /// Peers find the memory of this entry no more. Returns the rows of those that may still copy to it or from it.
+    pub fn conceal(&mut self, index: u16) -> Vec<(u32, Visited)> {
+        self.exposures.end(index);
+        let rows = 0..u32::try_from(self.peers.rows()).unwrap_or(u32::MAX);
+        let visited = |row: u32| {
+            let peer = self.peers.get(row)?;
+            let visits = peer.inbox.peer().visits(peer.outbox.row_there());
+            Visited::new(visits).map(|visited| (row, visited))
+        };
+        rows.filter_map(visited).collect()
+    }
+
+    /// Nobody copies to the memory of this entry any more, or from it: the entry may be used again.
+    pub fn give_exposure_back(&mut self, index: u16) {
+        self.exposures.give_back(index);
+    }
+
+    /// Takes requests `first` to `last` to the peer of `row` back. True if that has begun none of them, and never will.
+    pub fn take_back(&mut self, row: u32, first: u64, last: u64) -> bool {
+        let Some(peer) = self.peers.get(row) else { return false };
+        let served = peer.inbox.peer().served(peer.outbox.row_there());
+        exposures::take_back(self.memory.taken(row), served, first, last)
+    }
+
+    /// Begins request `number` of the peer of `row`. False if it was taken back.
+    pub fn serve(&mut self, row: u32, number: u64) -> bool {
+        let Some(peer) = self.peers.get(row) else { return false };
+        let taken = peer.inbox.peer().taken(peer.outbox.row_there());
+        exposures::serve(self.memory.served(row), taken, number)
+    }
+
+    /// Begins a visit to the memory that the peer of `row` exposes. `None` if there is no such peer.
+    #[must_use]
+    pub fn visit(&self, row: u32) -> Option<Visit> {
+        let peer = self.peers.get(row)?;
+        Some(Visit::begin(self.memory.visits(row), peer.inbox.peer()))
+    }
+}
