@@ -1,10 +1,11 @@
 //! Domains: `fi_domain`. What is opened in them: `opening.rs`.
 
 use core::ffi::{c_int, c_void};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corewire_ofi::domain::{FidDomain, OpsDomain};
+use corewire_ofi::errors::FI_ENOKEY;
 use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_EQ, Fid, Ops};
 use corewire_ofi::info::{
     FI_AV_TABLE, FI_AV_UNSPEC, FI_PROGRESS_AUTO, FI_THREAD_ENDPOINT, FI_THREAD_SAFE,
@@ -13,10 +14,11 @@ use corewire_ofi::info::{
 use corewire_ofi::mr::OpsMr;
 
 use crate::eq::Eq;
-use crate::errors::{BAD_FLAGS, BUSY, INVALID, NO_DATA, Outcome, status};
+use crate::errors::{BAD_FLAGS, BUSY, Errno, INVALID, NO_DATA, Outcome, status};
 use crate::fabric::FabricLink;
 use crate::gate::Gate;
-use crate::memory::{get, put};
+use crate::member::{Bound, Member};
+use crate::memory::{Region, get, put};
 use crate::object::{self, Closed, Link, Object, class_of, enter, fid_of, linked};
 use crate::refusals::{no_control, ops};
 use crate::{directory, fork};
@@ -36,10 +38,17 @@ pub(crate) struct Domain {
 /// What calls that open and close change, which may come from any thread.
 #[derive(Default)]
 struct Inside {
-    /// Keys of registered memory.
-    keys: BTreeSet<u64>,
+    /// Registered memory, by key.
+    regions: BTreeMap<u64, Region>,
+    /// Number of keys that were chosen here.
+    keys: u64,
+    /// The endpoints that can be reached.
+    endpoints: Vec<Bound<dyn Member>>,
     objects: usize,
 }
+
+/// In keys that are chosen here.
+const CHOSEN_HERE: u64 = 1 << 62;
 
 pub(crate) type DomainLink = Link<Domain>;
 
@@ -71,15 +80,47 @@ impl Domain {
         self.lock().objects -= 1;
     }
 
-    /// Reserves a key of registered memory: this one, or the next one. `None` if it is in use.
-    pub(crate) fn add_key(&self, key: Option<u64>) -> Option<u64> {
-        let keys = &mut self.lock().keys;
-        let key = key.unwrap_or_else(|| keys.last().map_or(0, |last| last.wrapping_add(1)));
-        keys.insert(key).then_some(key)
+    /// Registers memory under this key, or under one that is chosen here, and lets the peers of all endpoints access it.
+    /// Returns the key.
+    ///
+    /// # Errors
+    /// `FI_ENOKEY` if the key is in use.
+    pub(crate) fn register(&self, key: Option<u64>, region: Region) -> Outcome<u64> {
+        let mut inside = self.lock();
+        let key = key.unwrap_or_else(|| {
+            inside.keys += 1;
+            CHOSEN_HERE | inside.keys
+        });
+        if inside.regions.contains_key(&key) {
+            return Err(Errno(FI_ENOKEY));
+        }
+        for endpoint in &inside.endpoints {
+            // SAFETY: the gate of the domain is that of its endpoints, and no call of theirs is under way.
+            unsafe { endpoint.get() }.expose(key, &region)?;
+        }
+        inside.regions.insert(key, region);
+        Ok(key)
     }
 
-    pub(crate) fn remove_key(&self, key: u64) {
-        self.lock().keys.remove(&key);
+    /// Ends that.
+    pub(crate) fn deregister(&self, key: u64) {
+        let mut inside = self.lock();
+        inside.regions.remove(&key);
+        for endpoint in &inside.endpoints {
+            // SAFETY: as in `register`.
+            unsafe { endpoint.get() }.conceal(key);
+        }
+    }
+
+    /// An endpoint can be reached from now on. Returns what its peers may access.
+    pub(crate) fn add_endpoint(&self, endpoint: Bound<dyn Member>) -> Vec<(u64, Region)> {
+        let mut inside = self.lock();
+        inside.endpoints.push(endpoint);
+        inside.regions.iter().map(|(key, region)| (*key, region.clone())).collect()
+    }
+
+    pub(crate) fn remove_endpoint(&self, endpoint: Bound<dyn Member>) {
+        self.lock().endpoints.retain(|other| !other.is(endpoint));
     }
 }
 

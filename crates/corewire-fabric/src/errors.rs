@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use corewire::{ConnectError, EndpointError, MessageError, OpenError};
+use corewire::{AccessDenial, ConnectError, EndpointError, MessageError, OpenError};
 use corewire_ofi::errors as fi;
 
 /// A positive number of an error of libfabric. Calls return it negated.
@@ -68,6 +68,14 @@ pub(crate) fn of_message(error: &MessageError) -> Errno {
         MessageError::BufferTooSmall { .. } | MessageError::Truncated { .. } => fi::FI_ETRUNC,
         MessageError::Cancelled => fi::FI_ECANCELED,
         MessageError::Unmapped => fi::FI_EFAULT,
+        MessageError::Denied { denial, .. } => match denial {
+            AccessDenial::Key => fi::FI_ENOKEY,
+            AccessDenial::Rights => fi::FI_EACCES,
+            AccessDenial::Bounds => fi::FI_EINVAL,
+            _ => fi::FI_EFAULT,
+        },
+        MessageError::KeyInUse { .. } | MessageError::UnknownKey { .. } => fi::FI_ENOKEY,
+        MessageError::PartsDiffer { .. } | MessageError::PartOfNumber { .. } => fi::FI_EINVAL,
         MessageError::NoMemory { .. } => fi::FI_ENOMEM,
         _ => fi::FI_EOTHER,
     })

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 40;
 /// Length of the longest message whose buffer is free when its call returns.
 pub(crate) const INJECT_BYTES_MAX: usize = 4096;
+/// Bytes of values of one atomic operation.
+pub(crate) const ATOMIC_BYTES_MAX: usize = 64 << 10;
 /// Buffers of one message.
 pub(crate) const IOV_MAX: usize = 16;
 /// Operations of one endpoint in each direction. No number is refused; programs ask for this many.

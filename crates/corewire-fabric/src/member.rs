@@ -8,6 +8,7 @@ use corewire::Peer;
 use corewire_ofi::FiAddr;
 
 use crate::errors::Outcome;
+use crate::memory::Region;
 use crate::object::{Link, Object};
 
 /// What an endpoint does for them.
@@ -26,6 +27,12 @@ pub(crate) trait Member {
 
     /// The number of a peer that came by itself, if it is in the address vector.
     fn number_of(&mut self, peer: Peer) -> Option<FiAddr>;
+
+    /// Lets peers access registered memory.
+    fn expose(&mut self, key: u64, region: &Region) -> Outcome;
+
+    /// Peers access it no more.
+    fn conceal(&mut self, key: u64);
 
     /// A number is no longer in the address vector.
     fn forget(&mut self, number: FiAddr);

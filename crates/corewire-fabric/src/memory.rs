@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 
-use corewire::Memory;
+use corewire::{ExposedMemory, Memory, WindowRights};
 use corewire_ofi::IoVec;
 
 use crate::errors::{INVALID, Outcome, TOO_LONG};
@@ -59,6 +59,15 @@ impl Buffer {
     }
 }
 
+/// Registered memory that peers may access.
+#[derive(Debug, Clone)]
+pub(crate) struct Region {
+    pub(crate) memory: ExposedMemory,
+    pub(crate) rights: WindowRights,
+    /// What peers call its first byte.
+    pub(crate) origin: u64,
+}
+
 /// Several buffers of the program, one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffers {
@@ -79,19 +88,50 @@ impl Buffers {
     /// # Safety
     /// `iov` is null or has `count` entries.
     pub(crate) unsafe fn new(iov: *const IoVec, count: usize) -> Outcome<Self> {
-        let mut all = Self { parts: [Buffer::EMPTY; IOV_MAX], count, bytes: 0 };
         if count > IOV_MAX || (iov.is_null() && count > 0) {
             return Err(INVALID);
         }
-        for (index, part) in all.parts.iter_mut().enumerate().take(count) {
+        let buffer = |index| {
             // SAFETY: the caller guarantees that there are `count` entries.
             let at = unsafe { iov.add(index) };
             // SAFETY: as above.
             let IoVec { base, len } = unsafe { at.read() };
-            *part = Buffer::new(base, len)?;
-            all.bytes = all.bytes.checked_add(len).ok_or(TOO_LONG)?;
+            Buffer::new(base, len)
+        };
+        Self::listed((0..count).map(buffer))
+    }
+
+    /// Buffers that were listed.
+    pub(crate) fn listed(listed: impl ExactSizeIterator<Item = Outcome<Buffer>>) -> Outcome<Self> {
+        let count = listed.len();
+        if count > IOV_MAX {
+            return Err(INVALID);
+        }
+        let mut all = Self { parts: [Buffer::EMPTY; IOV_MAX], count, bytes: 0 };
+        for (part, buffer) in all.parts.iter_mut().zip(listed) {
+            *part = buffer?;
+            all.bytes = all.bytes.checked_add(part.bytes).ok_or(TOO_LONG)?;
         }
         if all.bytes > MESSAGE_BYTES_MAX { Err(TOO_LONG) } else { Ok(all) }
+    }
+
+    /// The buffers, as many as there are, for a call that reads them before it returns.
+    ///
+    /// # Safety
+    /// The memory is readable, and nobody writes it during the call.
+    pub(crate) unsafe fn slices<'a>(&self) -> [&'a [u8]; IOV_MAX] {
+        // SAFETY: the caller guarantees that; the rest are empty.
+        self.parts.map(|part| unsafe { part.as_slice() })
+    }
+
+    /// The buffers, as many as there are, for a call that writes them before it returns.
+    ///
+    /// # Safety
+    /// The memory is writable, nobody else accesses it during the call, and no two buffers overlap.
+    pub(crate) unsafe fn slices_mut<'a>(&self) -> [&'a mut [u8]; IOV_MAX] {
+        // SAFETY: the caller guarantees that; the rest are empty. `at` is not null.
+        self.parts
+            .map(|part| unsafe { std::slice::from_raw_parts_mut(part.at.as_ptr(), part.bytes) })
     }
 
     /// The same as one buffer, if it is one.

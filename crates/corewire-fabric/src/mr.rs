@@ -1,20 +1,21 @@
-//! Registered memory: nothing needs to be registered, and everything can be, the whole address space too.
+//! Registered memory. A program's own buffers need not be registered. What peers may access is: a stretch, or the whole
+//! address space.
 
 use core::ffi::{c_int, c_void};
 
+use corewire::{ExposedMemory, WindowRights};
 use corewire_ofi::IoVec;
-use corewire_ofi::errors::FI_ENOKEY;
 use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_MR, FI_ENABLE, Fid, Ops};
 use corewire_ofi::flags::{
-    FI_COLLECTIVE, FI_MR_BASIC, FI_MR_PROV_KEY, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
-    FI_RMA_EVENT, FI_SEND, FI_WRITE,
+    FI_COLLECTIVE, FI_MR_BASIC, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA_EVENT,
+    FI_SEND, FI_WRITE,
 };
 use corewire_ofi::mr::{FidMr, MrAttr, OpsMr};
 
 use crate::domain::{Domain, DomainLink};
-use crate::errors::{BAD_FLAGS, Errno, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Outcome, status};
+use crate::errors::{BAD_FLAGS, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Outcome, status};
 use crate::fork;
-use crate::memory::{get, put};
+use crate::memory::{Region, get, put};
 use crate::object::{self, Closed, Object, class_of, enter, fid_of};
 use crate::refusals::ops;
 
@@ -47,6 +48,7 @@ pub(crate) static OPS: OpsMr = OpsMr { size: size_of::<OpsMr>(), reg, regv, rega
 
 /// The memory of a registration, as the three calls name it.
 struct Request {
+    memory: IoVec,
     access: u64,
     key: u64,
     flags: u64,
@@ -67,8 +69,20 @@ fn register(fid: *mut Fid, mr: *mut *mut FidMr, request: &Request) -> Outcome {
     if request.flags & !FI_RMA_EVENT != 0 {
         return Err(BAD_FLAGS);
     }
-    let is_chosen_here = domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0;
-    let key = domain.add_key((!is_chosen_here).then_some(request.key)).ok_or(Errno(FI_ENOKEY))?;
+    let is_chosen_here = domain.mr_mode & FI_MR_BASIC != 0;
+    let IoVec { base, len } = request.memory;
+    // SAFETY: the program keeps the memory there until it closes the registration, and peers' copies are over.
+    let memory = unsafe { ExposedMemory::pinned(base.cast(), len) };
+    let origin = if is_chosen_here { memory.address() as u64 } else { 0 };
+    let rights = if request.access & FI_REMOTE_WRITE != 0 {
+        WindowRights::ATOMIC
+    } else if request.access & FI_REMOTE_READ != 0 {
+        WindowRights::READ
+    } else {
+        WindowRights::NONE
+    };
+    let key = (!is_chosen_here).then_some(request.key);
+    let key = domain.register(key, Region { memory, rights, origin })?;
     domain.add();
     let fid = fid_of::<Mr>(request.context);
     let head = FidMr { fid, mem_desc: std::ptr::null_mut(), key };
@@ -80,8 +94,8 @@ fn register(fid: *mut Fid, mr: *mut *mut FidMr, request: &Request) -> Outcome {
 
 unsafe extern "C" fn reg(
     fid: *mut Fid,
-    _: *const c_void,
-    _: usize,
+    base: *const c_void,
+    len: usize,
     access: u64,
     offset: u64,
     key: u64,
@@ -92,7 +106,8 @@ unsafe extern "C" fn reg(
     if offset != 0 {
         return status(Err(INVALID));
     }
-    status(register(fid, mr, &Request { access, key, flags, context }))
+    let memory = IoVec { base: base.cast_mut(), len };
+    status(register(fid, mr, &Request { memory, access, key, flags, context }))
 }
 
 unsafe extern "C" fn regv(
@@ -109,7 +124,12 @@ unsafe extern "C" fn regv(
     if offset != 0 || iov.is_null() || count != 1 {
         return status(Err(INVALID));
     }
-    status(register(fid, mr, &Request { access, key, flags, context }))
+    let register = || {
+        // SAFETY: the program passes one stretch.
+        let memory = unsafe { get(iov) }?;
+        register(fid, mr, &Request { memory, access, key, flags, context })
+    };
+    status(register())
 }
 
 unsafe extern "C" fn regattr(
@@ -127,8 +147,14 @@ unsafe extern "C" fn regattr(
         if attr.iface != 0 {
             return Err(NOT_SUPPORTED);
         }
+        let memory = if attr.iov_count == 0 {
+            IoVec { base: std::ptr::null_mut(), len: 0 }
+        } else {
+            // SAFETY: the program passes as many stretches as it says.
+            unsafe { get(attr.mr_iov) }?
+        };
         let MrAttr { access, requested_key: key, context, .. } = attr;
-        register(fid, mr, &Request { access, key, flags, context })
+        register(fid, mr, &Request { memory, access, key, flags, context })
     };
     status(register())
 }
@@ -139,7 +165,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let mr = unsafe { enter::<Mr>(fid.cast()) }?;
         // SAFETY: the gate of the domain is that of its regions.
         let domain = unsafe { mr.domain.share() };
-        domain.remove_key(mr.key);
+        domain.deregister(mr.key);
         domain.remove();
         object::close(mr);
         Ok(())
@@ -147,7 +173,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     status(close())
 }
 
-/// `fi_mr_bind`: an endpoint or a counter of a peer's accesses, of which there are none.
+/// `fi_mr_bind`: an endpoint. All of the domain expose the memory anyway.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
     let bind = || {
         // SAFETY: the program passes its objects.

@@ -277,12 +277,18 @@ unsafe extern "C" fn srx_ctx(
 
 unsafe extern "C" fn query_atomic(
     domain: *mut FidDomain,
-    _: c_int,
-    _: c_int,
-    _: *mut AtomicAttr,
-    _: u64,
+    datatype: c_int,
+    op: c_int,
+    attr: *mut AtomicAttr,
+    flags: u64,
 ) -> c_int {
-    refuse(domain, NOT_SUPPORTED)
+    let query = || {
+        // SAFETY: the program passes one of its objects.
+        unsafe { enter::<Domain>(domain) }?;
+        // SAFETY: the program passes room for attributes.
+        unsafe { endpoint::query_atomic(datatype, op, attr, flags) }
+    };
+    status(query())
 }
 
 unsafe extern "C" fn query_collective(

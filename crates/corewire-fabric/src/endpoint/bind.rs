@@ -16,7 +16,9 @@ use crate::av::Av;
 use crate::cntr::Cntr;
 use crate::cq::Cq;
 use crate::eq::Eq;
-use crate::errors::{BAD_FLAGS, BAD_STATE, Errno, INVALID, NO_SYSTEM_CALL, Outcome, status};
+use crate::errors::{
+    BAD_FLAGS, BAD_STATE, Errno, INVALID, NO_SYSTEM_CALL, NOT_SUPPORTED, Outcome, status,
+};
 use crate::member::Bound;
 use crate::memory::{get, put};
 use crate::object::{self, Link, class_of, enter, linked};
@@ -25,7 +27,9 @@ use crate::refusals::ops;
 pub(super) static OPS: Ops = ops(close, bind, control);
 
 /// Which counters an endpoint may have.
-const COUNTED: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+const COUNTED: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+/// Peers access memory without this endpoint, so that nothing counts that.
+const REMOTE: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     let close = || {
@@ -99,11 +103,17 @@ impl Ep {
 
     fn bind_cntr(&mut self, me: Link<Self>, cntr: Link<Cntr>, flags: u64) -> Outcome {
         let (sends, receives) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
-        if flags & !COUNTED != 0 {
+        if flags & !(COUNTED | REMOTE) != 0 {
             return Err(BAD_FLAGS);
         }
+        if flags & REMOTE != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let (reads, writes) = (flags & FI_READ != 0, flags & FI_WRITE != 0);
         if (sends && self.ends.tx_counter.is_some())
             || (receives && self.ends.rx_counter.is_some())
+            || (reads && self.ends.read_counter.is_some())
+            || (writes && self.ends.write_counter.is_some())
             || flags == 0
         {
             return Err(INVALID);
@@ -118,8 +128,11 @@ impl Ep {
         if receives {
             self.ends.rx_counter = Some(cntr);
         }
-        if !sends && !receives {
-            self.setting.idle_counters.push(cntr);
+        if reads {
+            self.ends.read_counter = Some(cntr);
+        }
+        if writes {
+            self.ends.write_counter = Some(cntr);
         }
         // SAFETY: the gate of the domain is that of its counters.
         unsafe { cntr.get() }.bind(Bound::member(me));

@@ -8,7 +8,10 @@ use core::ffi::c_void;
 use corewire::{End, MessageError, OperationKind, Status};
 use corewire_ofi::cq::TaggedEntry;
 use corewire_ofi::fid::Context;
-use corewire_ofi::flags::{FI_MSG, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND, FI_TAGGED};
+use corewire_ofi::flags::{
+    FI_ATOMIC, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA,
+    FI_SEND, FI_TAGGED, FI_WRITE,
+};
 
 use crate::cntr::Cntr;
 use crate::cq::{Cq, Failure, Format, Item, Queue, Sink, Source};
@@ -24,6 +27,8 @@ pub(super) struct Ends {
     pub(super) rx: Option<Link<Cq>>,
     pub(super) tx_counter: Option<Link<Cntr>>,
     pub(super) rx_counter: Option<Link<Cntr>>,
+    pub(super) read_counter: Option<Link<Cntr>>,
+    pub(super) write_counter: Option<Link<Cntr>>,
     /// Receives of messages with a tag that have not ended.
     pub(super) posted: usize,
     /// Sources of messages are reported.
@@ -40,6 +45,12 @@ pub(super) enum Kind {
     MultiReceive = 3,
     TaggedSend = 4,
     Send = 5,
+    /// A copy to a peer's memory, or from it.
+    Write = 6,
+    Read = 7,
+    /// An atomic operation there; a read returns what was there before.
+    AtomicWrite = 8,
+    AtomicRead = 9,
 }
 
 /// Added to the kind if only a failure gives an entry.
@@ -62,6 +73,10 @@ impl Kind {
             Self::Receive | Self::MultiReceive => FI_RECV | FI_MSG,
             Self::TaggedSend => FI_SEND | FI_TAGGED,
             Self::Send => FI_SEND | FI_MSG,
+            Self::Write => FI_WRITE | FI_RMA,
+            Self::Read => FI_READ | FI_RMA,
+            Self::AtomicWrite => FI_WRITE | FI_ATOMIC,
+            Self::AtomicRead => FI_READ | FI_ATOMIC,
         }
     }
 
@@ -71,12 +86,17 @@ impl Kind {
             2 => Self::Receive,
             3 => Self::MultiReceive,
             4 => Self::TaggedSend,
+            6 => Self::Write,
+            7 => Self::Read,
+            8 => Self::AtomicWrite,
+            9 => Self::AtomicRead,
             _ => Self::Send,
         }
     }
 
-    const fn is_send(self) -> bool {
-        matches!(self, Self::TaggedSend | Self::Send)
+    /// Whether this side begins it, and nothing comes to it: not a receive.
+    const fn is_begun_here(self) -> bool {
+        !matches!(self, Self::TaggedReceive | Self::Receive | Self::MultiReceive)
     }
 }
 
@@ -172,6 +192,12 @@ impl Ends {
 
     /// Counts an end. Returns its entry, and the queue in which it belongs, unless nobody is told.
     fn item_of(&mut self, end: &End<'_>) -> Option<(Link<Cq>, Item)> {
+        if end.kind == OperationKind::Signal {
+            let status = end.result.as_ref().ok()?;
+            let flags = FI_RMA | FI_REMOTE_WRITE;
+            let source = self.source_of(end.label, status);
+            return Some((self.rx?, Item::Done { entry: received(0, flags, status), source }));
+        }
         let bits = (end.context >> KIND_SHIFT) as u8;
         let (kind, is_silent) = (Kind::of(bits & !SILENT), bits & SILENT != 0);
         if kind == Kind::TaggedReceive {
@@ -181,7 +207,7 @@ impl Ends {
         if !is_release {
             self.count(kind, end.result.is_ok());
         }
-        let target = if kind.is_send() { self.tx } else { self.rx }?;
+        let target = if kind.is_begun_here() { self.tx } else { self.rx }?;
         let context = context_of(end.context);
         let mut flags = kind.flags();
         let mut buffer = std::ptr::null_mut();
@@ -200,7 +226,7 @@ impl Ends {
         let item = match &end.result {
             // A released buffer is always told.
             Ok(_) if is_silent && flags & FI_MULTI_RECV == 0 => return None,
-            Ok(_) if kind.is_send() => {
+            Ok(_) if kind.is_begun_here() => {
                 Item::Done { entry: sent(context, kind), source: Source::None }
             }
             Ok(status) => {
@@ -219,10 +245,19 @@ impl Ends {
         Some((target, item))
     }
 
+    /// The counter of operations of this kind.
+    pub(super) const fn counter_of(&self, kind: Kind) -> Option<Link<Cntr>> {
+        match kind {
+            Kind::TaggedReceive | Kind::Receive | Kind::MultiReceive => self.rx_counter,
+            Kind::TaggedSend | Kind::Send => self.tx_counter,
+            Kind::Write | Kind::AtomicWrite => self.write_counter,
+            Kind::Read | Kind::AtomicRead => self.read_counter,
+        }
+    }
+
     /// Counts the end of an operation.
     pub(super) fn count(&mut self, kind: Kind, has_succeeded: bool) {
-        let counter = if kind.is_send() { self.tx_counter } else { self.rx_counter };
-        if let Some(counter) = counter {
+        if let Some(counter) = self.counter_of(kind) {
             // SAFETY: the gate of the domain is that of its counters.
             unsafe { counter.get() }.count(has_succeeded);
         }
@@ -232,7 +267,7 @@ impl Ends {
     #[cold]
     pub(super) fn fail(&mut self, kind: Kind, context: *mut c_void, error: &MessageError) {
         self.count(kind, false);
-        let target = if kind.is_send() { self.tx } else { self.rx };
+        let target = if kind.is_begun_here() { self.tx } else { self.rx };
         if let Some(target) = target {
             // SAFETY: the gate of the domain is that of its queues, and none is being read.
             unsafe { target.get() }.push(Item::Failed(Failure::new(context, kind.flags(), error)));

@@ -5,9 +5,12 @@
 //! | this one | the endpoint, and how it begins and ends |
 //! | `send`, `receive`, `peek` | operations |
 //! | `ends` | what becomes of an operation that has ended |
-//! | `msg`, `tagged` | the calls of the data path |
-//! | `bind`, `options`, `cm`, `refused` | the other calls |
+//! | `access` | access to a peer's memory |
+//! | `msg`, `tagged`, `rma`, `atomic` | the calls of the data path |
+//! | `bind`, `options`, `cm` | the other calls |
 
+mod access;
+mod atomic;
 mod bind;
 mod cm;
 mod ends;
@@ -17,7 +20,7 @@ mod open;
 mod options;
 mod peek;
 mod receive;
-mod refused;
+mod rma;
 mod send;
 mod tagged;
 
@@ -30,17 +33,18 @@ use corewire_ofi::FiAddr;
 use corewire_ofi::endpoint::FidEp;
 use corewire_ofi::fid::{FI_CLASS_EP, Ops};
 
+pub(crate) use self::atomic::query as query_atomic;
 use self::ends::Ends;
 pub(crate) use self::open::open;
 pub(crate) use self::receive::FLAGS as RECEIVE_FLAGS;
 pub(crate) use self::send::FLAGS as SEND_FLAGS;
 use crate::address::Address;
 use crate::av::{Addresses, Av};
-use crate::cntr::Cntr;
 use crate::cq::{Cq, Format, Queue, Reads, Shorter, Sink, Tagged};
 use crate::domain::DomainLink;
 use crate::errors::{BAD_STATE, NO_ADDRESS, Outcome, of_connect, of_message};
 use crate::member::Member;
+use crate::memory::Region;
 use crate::names;
 use crate::object::{Closed, Link, Object};
 
@@ -70,8 +74,6 @@ pub(crate) struct Ep {
 struct Setting {
     domain: DomainLink,
     av: Option<(Link<Av>, Arc<Addresses>)>,
-    /// Counters of operations that do not exist here.
-    idle_counters: Vec<Link<Cntr>>,
     caps: u64,
     address: Address,
     /// The program has seen or chosen the address.
@@ -151,6 +153,20 @@ impl Member for Ep {
         // Not looked up again; if the peer has gone, there is nothing to look up.
         let _ = endpoint.set_label(peer, number + 1);
         Some(number)
+    }
+
+    fn expose(&mut self, key: u64, region: &Region) -> Outcome {
+        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+        let Region { memory, rights, origin } = region;
+        let exposed = endpoint.expose_as(memory, *rights, Some(key), *origin);
+        exposed.map(drop).map_err(|error| of_message(&error))
+    }
+
+    fn conceal(&mut self, key: u64) {
+        if let Some(endpoint) = &mut self.endpoint {
+            // In a forked child there is nothing to conceal.
+            let _ = endpoint.conceal(key);
+        }
     }
 
     fn forget(&mut self, number: FiAddr) {

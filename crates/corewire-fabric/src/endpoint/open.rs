@@ -5,11 +5,11 @@ use core::ffi::c_void;
 use corewire::{Domain, Endpoint, EndpointError};
 use corewire_ofi::endpoint::FidEp;
 use corewire_ofi::errors::{FI_EADDRINUSE, FI_ENOAV, FI_ENOCQ};
-use corewire_ofi::flags::{FI_DIRECTED_RECV, FI_RECV, FI_SEND, FI_SOURCE};
+use corewire_ofi::flags::{FI_DIRECTED_RECV, FI_RECV, FI_RMA, FI_SEND, FI_SOURCE};
 use corewire_ofi::info::{FI_EP_RDM, FI_EP_UNSPEC, Info};
 
 use super::ends::Ends;
-use super::{Ep, Setting, cm, msg, options, receive, refused, send, tagged};
+use super::{Ep, Setting, atomic, cm, msg, options, receive, rma, send, tagged};
 use crate::address::{ADDRESS_BYTES, Address};
 use crate::domain::DomainLink;
 use crate::errors::{BAD_STATE, Errno, INVALID, NO_DATA, NOT_SUPPORTED, Outcome, of_endpoint};
@@ -76,13 +76,13 @@ pub(crate) unsafe fn open(
         rx: None,
         tx_counter: None,
         rx_counter: None,
+        read_counter: None,
+        write_counter: None,
         posted: 0,
         has_sources: caps & FI_SOURCE != 0,
     };
-    let idle_counters = Vec::new();
     let av = None;
-    let setting =
-        Setting { domain, av, idle_counters, caps, address, is_fixed, tx_op_flags, rx_op_flags };
+    let setting = Setting { domain, av, caps, address, is_fixed, tx_op_flags, rx_op_flags };
     let body = Ep {
         endpoint: None,
         peers: Vec::new(),
@@ -98,9 +98,9 @@ pub(crate) unsafe fn open(
         ops: &options::OPS,
         cm: &cm::OPS,
         msg: msg::table(domain.gate()),
-        rma: &refused::RMA,
+        rma: rma::table(domain.gate()),
         tagged: tagged::table(domain.gate()),
-        atomic: &refused::ATOMIC,
+        atomic: atomic::table(domain.gate()),
         collective: std::ptr::null(),
     };
     let opened = object::open(head, domain.gate(), body);
@@ -126,7 +126,9 @@ impl Ep {
         if (sends && self.ends.tx.is_none()) || (receives && self.ends.rx.is_none()) {
             return Err(Errno(FI_ENOCQ));
         }
-        let endpoint = self.create(&directory::domain()?)?;
+        let mut endpoint = self.create(&directory::domain()?)?;
+        // Data that comes with what peers write.
+        endpoint.take_signals(self.setting.caps & FI_RMA != 0);
         for cq in [self.ends.tx, self.ends.rx].into_iter().flatten() {
             // SAFETY: the gate of the domain is that of its queues.
             unsafe { cq.get() }.watch(&endpoint)?;
@@ -137,6 +139,12 @@ impl Ep {
         }
         self.setting.address = Address::new(endpoint.name(), Some(endpoint.incarnation()))?;
         self.endpoint = Some(endpoint);
+        if let Some(me) = self.ends.me {
+            // SAFETY: the gate of the domain is that of its endpoints.
+            for (key, region) in unsafe { self.setting.domain.share() }.add_endpoint(me) {
+                self.expose(key, &region)?;
+            }
+        }
         if let Some(me) = self.ends.me {
             at_exit::add(me, self.setting.domain.gate());
         }
@@ -167,8 +175,11 @@ impl Ep {
 
     /// Its counters.
     pub(super) fn counters(&self) -> impl Iterator<Item = Link<crate::cntr::Cntr>> {
-        let busy = [self.ends.tx_counter, self.ends.rx_counter];
-        busy.into_iter().flatten().chain(self.setting.idle_counters.clone())
+        let Ends { tx_counter, rx_counter, read_counter, write_counter, .. } = self.ends;
+        let all = [tx_counter, rx_counter, read_counter, write_counter];
+        // One may count several kinds.
+        let is_first = move |index: &usize| !all[..*index].contains(&all[*index]);
+        (0..all.len()).filter(is_first).filter_map(move |index| all[index])
     }
 
     /// Takes it out of everything that it is bound to, and closes it.
@@ -194,6 +205,8 @@ impl Ep {
             unsafe { av.share() }.unbind(Bound::member(me));
         }
         at_exit::remove(Bound::member(me));
+        // SAFETY: the gate of the domain is that of its endpoints.
+        unsafe { self.setting.domain.share() }.remove_endpoint(Bound::member(me));
         self.finish(FLUSH);
         // SAFETY: the gate of the domain is that of its endpoints.
         unsafe { self.setting.domain.share() }.remove();

@@ -33,7 +33,7 @@ pub(super) struct Manner {
     /// Only sends with `FI_COMPLETION` give an entry.
     pub(super) is_selective: bool,
     /// It gives an entry.
-    is_told: bool,
+    pub(super) is_told: bool,
     until: Until,
     /// The buffer is free when the call returns.
     is_injected: bool,

@@ -5,7 +5,10 @@
 use core::ffi::c_char;
 
 use corewire_ofi::flags::{
-    FI_CONTEXT, FI_CONTEXT2, FI_LOCAL_COMM, FI_MR_BASIC, FI_MR_SCALABLE, FI_REMOTE_COMM,
+    FI_CONTEXT, FI_CONTEXT2, FI_LOCAL_COMM, FI_MR_BASIC, FI_MR_SCALABLE, FI_ORDER_ATOMIC_RAR,
+    FI_ORDER_ATOMIC_RAW, FI_ORDER_ATOMIC_WAR, FI_ORDER_ATOMIC_WAW, FI_ORDER_RAR, FI_ORDER_RAW,
+    FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAR, FI_ORDER_RMA_WAW, FI_ORDER_SAS,
+    FI_ORDER_WAR, FI_ORDER_WAW, FI_REMOTE_COMM,
 };
 use corewire_ofi::info::{
     DomainAttr, EpAttr, FI_AV_MAP, FI_AV_TABLE, FI_EP_RDM, FI_EP_UNSPEC, FI_FORMAT_UNSPEC,
@@ -27,6 +30,21 @@ use crate::{NAME, fabric};
 
 /// Tags of 64 bits, each of which can be ignored: one field.
 const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// The orders that are kept: of messages with each other, and of accesses with each other.
+pub(super) const ORDER: u64 = FI_ORDER_SAS
+    | FI_ORDER_RAR
+    | FI_ORDER_RAW
+    | FI_ORDER_WAR
+    | FI_ORDER_WAW
+    | FI_ORDER_RMA_RAR
+    | FI_ORDER_RMA_RAW
+    | FI_ORDER_RMA_WAR
+    | FI_ORDER_RMA_WAW
+    | FI_ORDER_ATOMIC_RAR
+    | FI_ORDER_ATOMIC_RAW
+    | FI_ORDER_ATOMIC_WAR
+    | FI_ORDER_ATOMIC_WAW;
 
 /// What a program gets, where it has a choice.
 pub(super) struct Wanted {
@@ -136,8 +154,8 @@ fn check(is_possible: bool) -> Outcome {
 fn of_sends(wanted: &mut Wanted, attr: &TxAttr) -> Outcome {
     check(attr.caps & !CAPS == 0 && attr.op_flags & !SEND_FLAGS == 0 && attr.comp_order == 0)?;
     check(attr.inject_size <= INJECT_BYTES_MAX && attr.size <= OPERATIONS)?;
-    check(attr.iov_limit <= IOV_MAX && attr.rma_iov_limit == 0)?;
-    // Accesses to memory keep every order: there are none.
+    check(attr.iov_limit <= IOV_MAX && attr.rma_iov_limit <= IOV_MAX)?;
+    check(attr.msg_order & !ORDER == 0)?;
     (wanted.tx_caps, wanted.tx_op_flags, wanted.tx_order) =
         (attr.caps, attr.op_flags, attr.msg_order);
     Ok(())
@@ -146,7 +164,7 @@ fn of_sends(wanted: &mut Wanted, attr: &TxAttr) -> Outcome {
 fn of_receives(wanted: &mut Wanted, attr: &RxAttr) -> Outcome {
     check(attr.caps & !CAPS == 0 && attr.op_flags & !RECEIVE_FLAGS == 0 && attr.comp_order == 0)?;
     check(attr.total_buffered_recv <= KEPT_BYTES && attr.size <= OPERATIONS)?;
-    check(attr.iov_limit <= IOV_MAX)?;
+    check(attr.iov_limit <= IOV_MAX && attr.msg_order & !ORDER == 0)?;
     (wanted.rx_caps, wanted.rx_op_flags, wanted.rx_order) =
         (attr.caps, attr.op_flags, attr.msg_order);
     Ok(())

@@ -5,14 +5,14 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
-use corewire_ofi::flags::{FI_LOCAL_COMM, FI_ORDER_SAS, FI_RECV, FI_REMOTE_COMM, FI_SEND};
+use corewire_ofi::flags::{FI_LOCAL_COMM, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_SEND, FI_WRITE};
 use corewire_ofi::info::{
     DomainAttr, EpAttr, FI_EP_RDM, FI_PROGRESS_MANUAL, FabricAttr, Info, RxAttr, SPARE_BYTES,
     TxAttr,
 };
 
 use super::Addresses;
-use super::hints::Wanted;
+use super::hints::{ORDER, Wanted};
 use crate::NAME;
 use crate::address::{ADDRESS_BYTES, Address, FORMAT};
 use crate::errors::{NO_MEMORY, Outcome};
@@ -22,9 +22,11 @@ use crate::limits::{
 };
 
 /// Capabilities that only one direction has, or none.
-const SENDING: u64 = FI_SEND;
+const SENDING: u64 = FI_SEND | FI_READ | FI_WRITE;
 const NEITHER: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 const RECEIVING: u64 = FI_RECV
+    | corewire_ofi::flags::FI_REMOTE_READ
+    | corewire_ofi::flags::FI_REMOTE_WRITE
     | corewire_ofi::flags::FI_MULTI_RECV
     | corewire_ofi::flags::FI_DIRECTED_RECV
     | corewire_ofi::flags::FI_SOURCE;
@@ -83,19 +85,19 @@ pub(super) fn info(version: u32, wanted: &Wanted, addresses: Addresses) -> Outco
         caps: of_direction(wanted.tx_caps, RECEIVING),
         mode,
         op_flags: wanted.tx_op_flags,
-        msg_order: wanted.tx_order | FI_ORDER_SAS,
+        msg_order: wanted.tx_order | ORDER,
         comp_order: 0,
         inject_size: INJECT_BYTES_MAX,
         size: OPERATIONS,
         iov_limit: IOV_MAX,
-        rma_iov_limit: 0,
+        rma_iov_limit: IOV_MAX,
         tclass: 0,
     })?;
     let rx_attr = parts.add(RxAttr {
         caps: of_direction(wanted.rx_caps, SENDING),
         mode,
         op_flags: wanted.rx_op_flags,
-        msg_order: wanted.rx_order | FI_ORDER_SAS,
+        msg_order: wanted.rx_order | ORDER,
         comp_order: 0,
         total_buffered_recv: KEPT_BYTES,
         size: OPERATIONS,
@@ -107,9 +109,9 @@ pub(super) fn info(version: u32, wanted: &Wanted, addresses: Addresses) -> Outco
         protocol_version: 1,
         max_msg_size: MESSAGE_BYTES_MAX,
         msg_prefix_size: 0,
-        max_order_raw_size: 0,
-        max_order_war_size: 0,
-        max_order_waw_size: 0,
+        max_order_raw_size: usize::MAX,
+        max_order_war_size: usize::MAX,
+        max_order_waw_size: usize::MAX,
         mem_tag_format: wanted.tag_format,
         tx_ctx_cnt: 1,
         rx_ctx_cnt: 1,

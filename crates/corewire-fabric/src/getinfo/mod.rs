@@ -8,8 +8,9 @@ mod make;
 use core::ffi::{c_char, c_int};
 
 use corewire_ofi::flags::{
-    FI_DIRECTED_RECV, FI_LOCAL_COMM, FI_MSG, FI_MULTI_RECV, FI_RECV, FI_REMOTE_COMM, FI_SEND,
-    FI_SOURCE, FI_TAGGED,
+    FI_ATOMIC, FI_DIRECTED_RECV, FI_LOCAL_COMM, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV,
+    FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
+    FI_WRITE,
 };
 use corewire_ofi::info::Info;
 
@@ -21,8 +22,14 @@ use crate::names;
 /// All capabilities.
 pub(crate) const CAPS: u64 = FI_MSG
     | FI_TAGGED
+    | FI_RMA
+    | FI_ATOMIC
     | FI_SEND
     | FI_RECV
+    | FI_READ
+    | FI_WRITE
+    | FI_REMOTE_READ
+    | FI_REMOTE_WRITE
     | FI_MULTI_RECV
     | FI_DIRECTED_RECV
     | FI_SOURCE
@@ -31,9 +38,21 @@ pub(crate) const CAPS: u64 = FI_MSG
 
 /// Those that a program gets that asks for some: both directions if it names none, and any peer.
 pub(crate) const fn complete(asked: u64) -> u64 {
-    let directions = if asked & (FI_SEND | FI_RECV) == 0 { FI_SEND | FI_RECV } else { 0 };
-    asked | directions | FI_LOCAL_COMM | FI_REMOTE_COMM
+    let mut caps = asked | FI_LOCAL_COMM | FI_REMOTE_COMM;
+    // Who names nothing at all gets an endpoint for messages.
+    let messages = asked & (FI_MSG | FI_TAGGED) != 0 || asked & (FI_RMA | FI_ATOMIC) == 0;
+    if messages && asked & MESSAGES == 0 {
+        caps |= MESSAGES;
+    }
+    if asked & (FI_RMA | FI_ATOMIC) != 0 && asked & ACCESSES == 0 {
+        caps |= ACCESSES;
+    }
+    caps
 }
+
+/// The directions of messages, and of accesses.
+const MESSAGES: u64 = FI_SEND | FI_RECV;
+const ACCESSES: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// The addresses of both sides.
 #[derive(Debug, Clone, Copy)]

@@ -19,11 +19,17 @@ fn fi_info_lists_the_provider() {
     let said = run(&["-p", "corewire"]);
     let has = |line: &str| said.lines().any(|it| it.trim() == line);
     assert!(has("provider: corewire") && has("type: FI_EP_RDM"), "{said}");
-    let said =
-        run(&["-p", "corewire", "-t", "FI_EP_RDM", "-c", "FI_TAGGED|FI_MSG|FI_DIRECTED_RECV"]);
+    let said = run(&[
+        "-p",
+        "corewire",
+        "-t",
+        "FI_EP_RDM",
+        "-c",
+        "FI_TAGGED|FI_MSG|FI_DIRECTED_RECV|FI_RMA|FI_ATOMIC",
+    ]);
     assert!(said.contains("provider: corewire"), "{said}");
     // What it does not offer it does not claim, for a helper to be put above it.
-    for refused in [["-t", "FI_EP_DGRAM"], ["-t", "FI_EP_MSG"], ["-c", "FI_RMA"]] {
+    for refused in [["-t", "FI_EP_DGRAM"], ["-t", "FI_EP_MSG"], ["-c", "FI_RMA_EVENT"]] {
         let arguments = [&["-p", "corewire"], &refused[..]].concat();
         let (status, said) = Job::start(&place, Command::new("fi_info").args(arguments)).finish();
         assert!(!status.success() && !said.contains("provider: corewire"), "{refused:?}: {said}");

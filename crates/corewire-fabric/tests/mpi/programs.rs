@@ -21,7 +21,8 @@ fn ranks(usual: &[usize]) -> Vec<usize> {
     given.collect()
 }
 
-/// What corewire has carried: messages and bytes of all endpoints of the runtime directory, and how many there are.
+/// What corewire has carried: messages and bytes of all endpoints of the runtime directory, and how many there are. The
+/// bytes of a message are counted by both sides, those of a copy to or from a peer's memory by the side that makes it.
 #[derive(Debug, Default)]
 struct Carried {
     endpoints: usize,
@@ -38,7 +39,8 @@ fn carried(place: &Place) -> Carried {
             assert!(view.name.starts_with("mpi-"), "{}", view.name);
             all.endpoints += 1;
             all.messages += view.peers.iter().map(|peer| peer.sent_messages).sum::<u64>();
-            all.bytes += view.peers.iter().map(|peer| peer.sent_bytes).sum::<u64>();
+            let bytes = view.peers.iter().map(|peer| peer.sent_bytes + peer.received_bytes);
+            all.bytes += bytes.sum::<u64>();
         }
     }
     all
@@ -88,20 +90,20 @@ pub(crate) fn ring(mpi: &Mpi) {
     run(mpi, "ring", &[2, 4], |ranks| match ranks {
         1 => (0, 0),
         // 200 rounds of a token and of 3,000 bytes to either side.
-        _ => (600 * ranks, 200 * ranks * 6000),
+        _ => (600 * ranks, 2 * 200 * ranks * 6000),
     });
 }
 
 pub(crate) fn messages(mpi: &Mpi) {
-    run(mpi, "messages", &[2, 4], |ranks| (100 * (ranks - 1), 3 * 300_000));
+    run(mpi, "messages", &[2, 4], |ranks| (100 * (ranks - 1), 2 * 3 * 300_000));
 }
 
 pub(crate) fn collectives(mpi: &Mpi) {
     // The all-to-all of 40,000 numbers (10,000 if there are many ranks), twice.
     run(mpi, "collectives", &[2, 4], |ranks| match ranks {
         1 => (0, 0),
-        2..=4 => (100 * ranks, ranks * (ranks - 1) * 2 * 160_000),
-        _ => (100 * ranks, ranks * (ranks - 1) * 2 * 40_000),
+        2..=4 => (100 * ranks, 2 * ranks * (ranks - 1) * 2 * 160_000),
+        _ => (100 * ranks, 2 * ranks * (ranks - 1) * 2 * 40_000),
     });
 }
 
@@ -112,5 +114,5 @@ pub(crate) fn one_sided(mpi: &Mpi) {
 
 pub(crate) fn ping_pong(mpi: &Mpi) {
     // 1 MiB twice to and fro, and as much again in all shorter ones.
-    run(mpi, "ping_pong", &[2], |_| (8 * 257, 4 << 20));
+    run(mpi, "ping_pong", &[2], |_| (8 * 257, 2 * (4 << 20)));
 }

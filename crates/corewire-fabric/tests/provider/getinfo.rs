@@ -41,9 +41,13 @@ fn a_program_without_wishes_is_offered_everything() {
     let caps = FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
     assert_eq!(offered.caps & caps, caps);
     assert_eq!(offered.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM), FI_LOCAL_COMM | FI_REMOTE_COMM);
-    assert_eq!(offered.caps & (FI_RMA | FI_ATOMIC), 0, "waits for windows");
+    let accesses = FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    assert_eq!(offered.caps & accesses, accesses);
+    assert_eq!(ep(offered).max_order_waw_size, usize::MAX);
     assert_eq!((offered.mode, ep(offered).kind), (FI_CONTEXT, FI_EP_RDM));
-    assert_eq!((tx(offered).msg_order, rx(offered).msg_order), (FI_ORDER_SAS, FI_ORDER_SAS));
+    let order = FI_ORDER_SAS | FI_ORDER_ATOMIC_WAW | FI_ORDER_RMA_RAW | FI_ORDER_WAR;
+    assert_eq!((tx(offered).msg_order & order, rx(offered).msg_order & order), (order, order));
+    assert_eq!(tx(offered).msg_order & FI_ORDER_SAW, 0, "between messages and accesses");
     let of_direction = tx(offered).caps | rx(offered).caps;
     assert_eq!(of_direction & (FI_LOCAL_COMM | FI_REMOTE_COMM), 0, "those are the domain's");
     assert!(offered.next.is_null() && offered.dest_addr.is_null());
@@ -96,8 +100,8 @@ fn the_longer_context_will_do() {
 fn what_cannot_be_had_is_no_data() {
     type Change = fn(&mut Info);
     let changes: [(&str, Change); 30] = [
-        ("memory access", |it| it.caps = FI_RMA),
-        ("atomics", |it| it.caps |= FI_ATOMIC),
+        ("events of accesses", |it| it.caps |= FI_RMA_EVENT),
+        ("messages after what was written", |it| tx(it).msg_order |= FI_ORDER_SAW),
         ("no context", |it| it.mode = 0),
         ("internet addresses", |it| it.addr_format = 2),
         ("an address of another length", |it| {
@@ -118,7 +122,7 @@ fn what_cannot_be_had_is_no_data() {
         ("too many buffers", |it| tx(it).iov_limit += 1),
         ("an order of completions", |it| tx(it).comp_order = FI_ORDER_DATA),
         ("unknown flags", |it| tx(it).op_flags = 1 << 62),
-        ("unknown capabilities of sends", |it| tx(it).caps = FI_RMA),
+        ("unknown capabilities of sends", |it| tx(it).caps = FI_RMA_EVENT),
         ("too many receives", |it| rx(it).size += 1),
         ("too much kept", |it| rx(it).total_buffered_recv = usize::MAX),
         ("too many buffers of receives", |it| rx(it).iov_limit += 1),

@@ -5,6 +5,7 @@
 //! | `driver` | what the tests share: a program that uses the provider, without C |
 //! | `getinfo` | what is offered, and what is not |
 //! | `messages` | sends and receives of every kind and length |
+//! | `accesses` | access to a peer's memory |
 //! | `matching` | peek, claim, discard, cancel, truncation, many messages into one buffer |
 //! | `queues` | formats, failures at the head, counters, waiting, event queues |
 //! | `addresses` | address vectors, sources, names |
@@ -18,6 +19,7 @@
     reason = "calls through tables, with pointers to what the test holds, and bytes of small numbers"
 )]
 
+mod accesses;
 mod addresses;
 mod driver;
 mod getinfo;
