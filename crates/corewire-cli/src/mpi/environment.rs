@@ -13,7 +13,8 @@ use crate::units;
 /// The provider's name.
 const PROVIDER: &str = "corewire";
 
-/// Open MPI 4 does one-sided calls by messages then. Open MPI 5 has no such component, and ends where it is asked for.
+/// Open MPI 4 does one-sided calls by messages then: its component for access to memory fails over any provider. Open MPI 5
+/// has only that one, which works, and ends where it is asked for the other.
 const OSC: (&str, &str) = ("OMPI_MCA_osc", "pt2pt");
 
 /// Whether each Open MPI is older than 5.

@@ -69,7 +69,7 @@ impl<T: Transport> Peers<T> {
         if !accesses.waiting.is_empty() {
             return false;
         }
-        let asks = accesses.alone == 0;
+        let asks = accesses.asks_first();
         accesses.alone = accesses.alone.saturating_sub(1);
         !(asks && is_short(parts))
     }
@@ -93,7 +93,7 @@ impl<T: Transport> Peers<T> {
                 let accesses = &self.rows[row as usize].accesses;
                 let asks = is_short(&request.parts) && request.signal.is_none();
                 match is_possible {
-                    true if asks && accesses.alone == 0 => Way::AskedFirst,
+                    true if asks && accesses.asks_first() => Way::AskedFirst,
                     true => Way::Copied,
                     false => Way::Asked,
                 }
@@ -156,7 +156,8 @@ impl<T: Transport> Peers<T> {
         let front = accesses.asked.front().map(|asked| asked.0);
         if number <= accesses.taken && front != Some(number) {
             // It was taken back.
-            return;
+            accesses.void = accesses.void.saturating_sub(1);
+            return self.ask(row);
         }
         let is_expected = match answer_of_word(answer) {
             Some(answer) if front == Some(number) => accesses.take_answer(answer, found),

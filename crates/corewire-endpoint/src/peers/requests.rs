@@ -26,6 +26,8 @@ pub(super) struct Accesses {
     number: u64,
     /// The last request that was taken back, perhaps too late.
     pub(super) taken: u64,
+    /// Requests that were taken back and are not answered as such yet: they count among those that wait for answers.
+    pub(super) void: usize,
     /// Calls since something was asked for or answered.
     pub(super) steps: u32,
     /// Short copies that are made without asking, since the peer did not answer in time; and how many are next time.
@@ -82,13 +84,13 @@ impl Waiting {
 
 impl Accesses {
     pub(super) fn next_step(&mut self) -> Step {
-        let Self { waiting, asked, number, taken, steps, .. } = self;
+        let Self { waiting, asked, number, taken, void, steps, .. } = self;
         if waiting.front().is_some_and(Waiting::is_over) {
             return Step::End;
         }
         // What was taken back comes first.
         let is_blocked = asked.front().is_some_and(|(number, _)| number <= taken);
-        if is_blocked || asked.len() >= ACCESSES_MAX {
+        if is_blocked || asked.len() + *void >= ACCESSES_MAX {
             return Step::Wait;
         }
         let Some(next) = waiting.iter_mut().find(|it| !it.is_asked()) else { return Step::Wait };
@@ -116,6 +118,7 @@ impl Accesses {
             // So are all others that were.
             self.asked.push_front((number, bytes));
             self.forget_asked(self.taken);
+            self.void = self.void.saturating_sub(1);
             return found.is_empty() && number <= self.taken;
         }
         let access = waiting.request.next(waiting.answered);
@@ -139,10 +142,16 @@ impl Accesses {
     pub(super) fn forget_asked(&mut self, last: u64) {
         let count = self.asked.iter().take_while(|(number, _)| *number <= last).count();
         self.asked.drain(..count);
+        self.void += count;
         for waiting in self.waiting.iter_mut().take(count) {
             (waiting.asked, waiting.way) = (0, Way::Copied);
         }
         self.taken = self.taken.max(last);
+    }
+
+    /// Whether a peer is asked for a short copy first.
+    pub(super) fn asks_first(&self) -> bool {
+        self.alone == 0 && self.void == 0
     }
 
     /// The peer has not answered in time: the next short copies are made without asking it.

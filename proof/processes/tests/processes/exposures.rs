@@ -47,6 +47,20 @@ fn copies_are_made_though_the_owner_makes_no_call_or_is_stopped() {
     copies(&mut endpoint, peer, 3);
     owner.stop();
     copies(&mut endpoint, peer, 5);
+    // More than may be asked for at a time, and the owner finds all of it in the end.
+    for round in 0..5 {
+        let begin = |offset| {
+            let bytes = vec![round; 8];
+            endpoint.iput(peer, &[part(offset, 8)], bytes, Options::default()).unwrap()
+        };
+        let handles: Vec<_> = (0..100).map(|at| 8 * at).map(begin).collect();
+        for handle in handles {
+            endpoint.wait(handle).unwrap().result.unwrap();
+        }
+        let mut found = vec![9; 800];
+        endpoint.get(peer, &[part(0, 800)], &mut found).unwrap();
+        assert_eq!(found, vec![round; 800]);
+    }
     // Numbers wait for the owner.
     let handle = start_adding(&mut endpoint, peer);
     let waited = endpoint.within(Duration::from_millis(250)).wait(handle);

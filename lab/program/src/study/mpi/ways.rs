@@ -112,7 +112,8 @@ impl Way {
 
     /// Why this MPI cannot do these over it; `None` if it can.
     pub(super) fn gap(self, id: Id, experiment: Experiment) -> Option<&'static str> {
-        let is_gap = self.is_fabric() && id == Id::OpenMpi5 && experiment == Experiment::OneSided;
+        let has_none = matches!(self, Self::Floor | Self::Shm);
+        let is_gap = has_none && id == Id::OpenMpi5 && experiment == Experiment::OneSided;
         is_gap.then_some(
             "one-sided: Open MPI 5 has none over a provider without remote memory access",
         )
@@ -143,7 +144,7 @@ impl Way {
             (Self::Ucx, _) => "MPIR_CVAR_CH4_NETMOD=ucx, MPIR_CVAR_NOLOCAL=1".to_owned(),
             (_, Id::OpenMpi4 | Id::OpenMpi5) => {
                 format!(
-                    "pml cm, mtl ofi with the provider {provider}, osc pt2pt where there is one"
+                    "pml cm, mtl ofi with the provider {provider}; osc pt2pt, or rdma over btl ofi"
                 )
             }
             (_, Id::IntelMpi) => format!("I_MPI_FABRICS=ofi with the provider {provider}"),
@@ -220,7 +221,10 @@ impl Way {
                 ]
             }
             _ => {
-                let mut parts = vec![("pml", "cm"), ("mtl", "ofi"), ("btl", "self")];
+                // Open MPI 5 accesses memory by the other component.
+                let has_access = self == Self::Corewire && !is_old;
+                let btl = if has_access { "self,ofi" } else { "self" };
+                let mut parts = vec![("pml", "cm"), ("mtl", "ofi"), ("btl", btl)];
                 parts.push(("mtl_ofi_provider_include", self.provider()));
                 if is_old {
                     parts.push(("osc", "pt2pt"));
