@@ -1,9 +1,12 @@
-//! A peer that says anything about large messages and grants: it is cut off or harmless, and another peer notices nothing.
+//! A peer that says anything about large messages, grants and exposed memory: it is cut off or harmless, and another peer
+//! notices nothing.
 
 use corewire_endpoint::in_memory::Network;
 use corewire_endpoint::{
-    Budget, Caller, Engine, Envelope, Grants, Memory, Options, Seed, Selector, Space, Transport,
+    Budget, Caller, Change, Engine, Envelope, Exposed, Grants, Kind, Memory, Number, Options, Part,
+    Relation, Rights, Seed, Selector, Space, Transport,
 };
+use corewire_layout::access::Access;
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
 use proptest::prelude::*;
@@ -15,6 +18,8 @@ enum Sent {
     Offer(Offer, u64, Vec<u8>),
     Notice(Notice, u64, Vec<u8>),
     Data(u64, Vec<u8>),
+    /// A request, with as many operands as it needs or others.
+    Access(Access, u64, Vec<u8>, bool),
     /// The victim does something.
     Victim(u8),
 }
@@ -28,6 +33,31 @@ fn number() -> impl Strategy<Value = u64> {
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..100)
+}
+
+/// The memory that can be changed, the memory that can be read, and none.
+const KEYS: [u64; 3] = [1, 2, 3];
+
+fn access() -> impl Strategy<Value = Access> {
+    let kind = (0usize..7, 0usize..12, 0usize..10).prop_map(|(kind, change, number)| {
+        let (change, number) = (Change::ALL[change], Number::ALL[number]);
+        match kind {
+            0 => Kind::Put,
+            1 => Kind::Get,
+            2 => Kind::Update(change, number),
+            3 => Kind::Fetch(change, number),
+            4 => Kind::Compare(Relation::ALL[change as usize % 6], number),
+            5 => Kind::Mask(number),
+            _ => Kind::Signal,
+        }
+    });
+    let offset = prop_oneof![0u64..80, any::<u64>()];
+    (0usize..3, offset, 0u32..40, kind).prop_map(|(key, offset, bytes, kind)| Access {
+        key: KEYS[key],
+        offset,
+        bytes,
+        kind,
+    })
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -58,7 +88,9 @@ fn sent() -> impl Strategy<Value = Sent> {
         Just(Verb::Helped),
         Just(Verb::Grant),
         Just(Verb::Want),
-        Just(Verb::Kept)
+        Just(Verb::Kept),
+        Just(Verb::Access),
+        Just(Verb::Accessed)
     ];
     let notice = (verb, prop_oneof![0u64..300, any::<u64>()])
         .prop_map(|(verb, offset)| Notice { verb, offset });
@@ -69,6 +101,8 @@ fn sent() -> impl Strategy<Value = Sent> {
         (notice, number(), bytes())
             .prop_map(|(notice, number, place)| Sent::Notice(notice, number, place)),
         (number(), bytes()).prop_map(|(number, bytes)| Sent::Data(number, bytes)),
+        (access(), 0u64..20, bytes(), any::<bool>())
+            .prop_map(|(access, number, bytes, fits)| Sent::Access(access, number, bytes, fits)),
         any::<u8>().prop_map(Sent::Victim),
     ]
 }
@@ -91,6 +125,14 @@ proptest! {
             engine.progress(None).unwrap();
         }
         let (bad, to_victim) = (victim.peer_at(1).unwrap(), honest.peer_at(0).unwrap());
+        let memories = [Rights::ATOMIC, Rights::READ].map(|rights| {
+            let memory = Exposed::new(64).unwrap();
+            let key = if rights == Rights::READ { 2 } else { 1 };
+            assert!(memory.put(0, &[7; 64]));
+            victim.expose(memory.clone(), Some(key), 0, rights).unwrap();
+            memory
+        });
+        victim.take_signals(seed & 4 == 0);
         let mut operations = Vec::new();
         for sent in all {
             let (envelope, bytes) = match sent {
@@ -106,9 +148,26 @@ proptest! {
                     (Envelope::numbered(Space::Notice, number), bytes)
                 }
                 Sent::Data(number, bytes) => (Envelope::numbered(Space::Data, number), bytes),
+                Sent::Access(access, number, mut operands, fits) => {
+                    if fits {
+                        operands.resize(access.kind.operand_bytes(access.bytes as usize), 1);
+                    }
+                    let notice = Notice { verb: Verb::Access, offset: access.offset };
+                    let head = [&notice.to_bytes()[..], &access.to_bytes()].concat();
+                    (Envelope::numbered(Space::Notice, number), [head, operands].concat())
+                }
                 Sent::Victim(job) => {
                     let options = Options { truncates: job & 64 != 0, ..Options::default() };
-                    match job % 5 {
+                    let parts = [Part { key: 9, offset: 0, bytes: 8 }];
+                    match job % 7 {
+                        4 => {
+                            let memory = Memory::from(vec![0; 8]);
+                            operations.extend(victim.start_get(bad, &parts, memory, options));
+                        }
+                        5 => {
+                            let memory = Memory::from(vec![0; 8]);
+                            operations.extend(victim.start_put(bad, &parts, memory, options));
+                        }
                         0 => {
                             let memory = Memory::from(vec![1; 200]);
                             operations.extend(victim.start_send(bad, 1.into(), memory, options));
@@ -149,6 +208,9 @@ proptest! {
             }
             victim.progress(None).unwrap();
         }
+        let mut found = [0; 64];
+        prop_assert!(memories[1].get(0, &mut found));
+        prop_assert_eq!(found, [7; 64], "it may only be read");
         // Another peer's message comes whole.
         let message = vec![9; 500];
         honest.start_send(to_victim, 77.into(), message.clone().into(), Options::default()).unwrap();
