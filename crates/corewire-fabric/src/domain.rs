@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corewire_ofi::domain::{FidDomain, OpsDomain};
 use corewire_ofi::errors::FI_ENOKEY;
 use corewire_ofi::fid::{FI_CLASS_DOMAIN, FI_CLASS_EQ, Fid, Ops};
+use corewire_ofi::flags::{FI_ATOMIC, FI_RMA};
 use corewire_ofi::info::{
     FI_AV_TABLE, FI_AV_UNSPEC, FI_PROGRESS_AUTO, FI_THREAD_ENDPOINT, FI_THREAD_SAFE,
     FI_THREAD_UNSPEC, Info,
@@ -94,11 +95,14 @@ impl Domain {
         if inside.regions.contains_key(&key) {
             return Err(Errno(FI_ENOKEY));
         }
+        let mut exposed = Ok(());
         for endpoint in &inside.endpoints {
             // SAFETY: the gate of the domain is that of its endpoints, and no call of theirs is under way.
-            unsafe { endpoint.get() }.expose(key, &region)?;
+            exposed = exposed.and_then(|()| unsafe { endpoint.get() }.expose(key, &region));
         }
         inside.regions.insert(key, region);
+        drop(inside);
+        exposed.inspect_err(|_| self.deregister(key))?;
         Ok(key)
     }
 
@@ -152,7 +156,8 @@ pub(crate) unsafe fn open(
     directory::open()?;
     let threading =
         if attr.threading == FI_THREAD_UNSPEC { FI_THREAD_SAFE } else { attr.threading };
-    let gate = Gate::of(threading);
+    let has_accesses = info.caps == 0 || info.caps & (FI_RMA | FI_ATOMIC) != 0;
+    let gate = Gate::of(threading, has_accesses);
     // SAFETY: the fabric's call is under way; fabrics are only shared.
     let shared = unsafe { fabric.share() };
     shared.add();

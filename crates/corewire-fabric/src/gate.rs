@@ -2,7 +2,8 @@
 //!
 //! The threading level that the program promised decides: with `FI_THREAD_DOMAIN` it calls the objects of a domain from
 //! one thread at a time, with `FI_THREAD_COMPLETION` those that share a queue or counter, which is all that one call
-//! touches. Every other level needs the lock: a completion queue and its endpoints are one structure. What calls that open,
+//! touches, unless peers access memory, which is registered with all endpoints of a domain. Every other level needs the
+//! lock: a completion queue and its endpoints are one structure. What calls that open,
 //! bind and close change beside that has locks of its own: those may come from any thread at every level.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,14 @@ static UNUSED: Mutex<Vec<&'static Gate>> = Mutex::new(Vec::new());
 
 impl Gate {
     /// A gate for a domain of this threading level.
-    pub(crate) fn of(threading: i32) -> &'static Self {
-        if matches!(threading, FI_THREAD_DOMAIN | FI_THREAD_COMPLETION) {
+    /// With access to memory, a registration touches all endpoints of the domain.
+    pub(crate) fn of(threading: i32, has_accesses: bool) -> &'static Self {
+        let is_alone = match threading {
+            FI_THREAD_DOMAIN => true,
+            FI_THREAD_COMPLETION => !has_accesses,
+            _ => false,
+        };
+        if is_alone {
             return &OPEN;
         }
         let unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -32,7 +32,7 @@ use crate::rendezvous::{NOTICE_BYTES, WORDS_BYTES_MAX};
 pub use crate::window::Rights;
 
 /// Entries of an endpoint's table. What is exposed beyond that is reached by requests alone.
-pub const EXPOSURES_MAX: u16 = if cfg!(any(loom, corewire_kill)) { 2 } else { 512 };
+pub const EXPOSURES_MAX: u16 = if cfg!(any(loom, corewire_kill)) { 2 } else { 256 };
 /// Bytes of an entry.
 pub const EXPOSURE_BYTES: usize = 64;
 /// Entry: u64, its rights and how often it was used, or 0.

@@ -18,10 +18,11 @@
 //!         320  earlier, 4 x u64    what the first four counters had when this peer came: they go on counting
 //!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
 //!         392  served u64          the last request of this peer for access that it has begun
+//!         400  admits u64          1 while the owner looks for visits of this peer before it reuses memory
 //!         448  visits u64          odd while it copies to or from what this peer exposes
 //!         456  taken u64           the last request to this peer that it has taken back
 //!         offers, 1024 x u64       as a sender: the offers that are valid
-//!         exposures, 512 x 64 bytes  the memory that it exposes: see [`crate::access`]
+//!         exposures, 256 x 64 bytes  the memory that it exposes: see [`crate::access`]
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
 //!         releases, 512 bytes a row  as a receiver: one bit for each block of this peer's heap that it was sent
@@ -88,6 +89,9 @@ pub const ROW_EARLIER: usize = ROW_HELPED + LINE_BYTES;
 pub const ROW_PULLED: usize = 3 * ROLE_BYTES;
 /// Row: u64, number of the last request of the peer for access that the owner has begun: see [`crate::access`].
 pub const ROW_SERVED: usize = ROW_PULLED + 8;
+/// Row: u64, 1 while the owner looks whether the peer visits before it uses exposed memory for something else. No peer may
+/// visit before that, or after.
+pub const ROW_ADMITS: usize = ROW_SERVED + 8;
 /// Row: u64, odd while the owner copies to or from memory that the peer exposes.
 pub const ROW_VISITS: usize = ROW_PULLED + LINE_BYTES;
 /// Row: u64, number of the last request for access to the peer that the owner has taken back.

@@ -486,6 +486,25 @@ pub fn is_readable(stretches: &[Stretch]) -> bool {
     }
 }
 
+/// Whether a stretch of this process's memory can be written now. True if the kernel does not say (before Linux 5.14).
+///
+/// A store to memory that is not mapped, or only to be read, would end the process; this call says so before. Nothing is
+/// changed.
+#[must_use]
+pub fn is_writable(stretch: Stretch) -> bool {
+    let populate = |stretch: Stretch| {
+        let begin = stretch.address & !(PAGE_BYTES as u64 - 1);
+        let bytes = stretch.address.saturating_add(stretch.bytes).saturating_sub(begin);
+        let at = vector_of(Stretch { address: begin, bytes });
+        // SAFETY: the call changes no byte: it makes the kernel map pages as a store would.
+        unsafe { libc::madvise(at.iov_base, at.iov_len, libc::MADV_POPULATE_WRITE) == 0 }
+    };
+    let own = 0u8;
+    let is_known =
+        || populate(Stretch { address: (&raw const own).expose_provenance() as u64, bytes: 1 });
+    stretch.bytes == 0 || populate(stretch) || !is_known()
+}
+
 /// Pages that one call asks for.
 const PROBED_AT_A_TIME: usize = 512;
 
@@ -515,6 +534,20 @@ mod tests {
         );
         assert_eq!(read(Remote::new(me, 7), here.address), Ok(()));
         assert_eq!(target, source);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known() {
+        static CONSTANT: [u64; 1024] = [7; 1024];
+        let mut own = vec![1u8; 10_000];
+        let written =
+            Stretch { address: own.as_mut_ptr().expose_provenance() as u64, bytes: 10_000 };
+        assert!(is_writable(written));
+        assert_eq!(own, [1; 10_000]);
+        let address = (&raw const CONSTANT).expose_provenance() as u64;
+        assert!(!is_writable(Stretch { address, bytes: 8192 }), "only to be read");
+        assert!(is_readable(&[Stretch { address, bytes: 8192 }]));
+        assert!(!is_writable(Stretch { address: 4096, bytes: 1 }), "not mapped");
     }
 
     #[test]

@@ -12,5 +12,5 @@ pub mod mechanisms;
 mod pull;
 pub mod thresholds;
 
-pub use kernel_copy::{Refusal, Remote, is_readable};
+pub use kernel_copy::{Refusal, Remote, is_readable, is_writable};
 pub use pull::{Help, HelpStep, Pull, PullStep, chunks_of};

@@ -13,7 +13,7 @@ use corewire_os::directory::Watch;
 use corewire_os::event::Bell;
 use corewire_ring::Lock;
 use corewire_ring::broadcast::Members;
-use corewire_ring::pair::PeerParts;
+use corewire_ring::pair::{PeerParts, Visited};
 use corewire_ring::window::WindowShared;
 use corewire_transfer::Remote;
 
@@ -157,6 +157,9 @@ pub(crate) trait EndpointHalf: Send + Sync {
     fn notify(&self, notice: u32);
     /// Takes the peers that came or went since the last call.
     fn changes(&self) -> Vec<PeerChange>;
+
+    /// Visits to exposed memory of peers that [`changes`](Self::changes) will tell of, or may.
+    fn early_visits(&self) -> Vec<(Visited, Option<Remote>)>;
     /// Records that a request of `peer` gets no reply: the data thread tells the peer.
     fn drop_request(&self, peer: Peer, number: u64);
     /// Takes the requests that were dropped since the last call: their senders and numbers.

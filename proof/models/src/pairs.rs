@@ -77,6 +77,11 @@ impl ModelEndpoint {
         Endpoint::new(parts, self.kernel.clone())
     }
 
+    /// Its control thread has linked the peer of `row`.
+    pub fn admit(&self, row: u32) {
+        Pairs::admit(&self.memory, row);
+    }
+
     /// This endpoint as a peer knows it. `row_there` is the peer's row in this endpoint.
     #[must_use]
     pub fn as_peer(&self, row_there: u32) -> PeerParts {
@@ -100,6 +105,8 @@ pub fn two(fence_mode: FenceMode) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs
     let (mut from, mut to) = (a.start(), b.start());
     meet(&mut from, 0, b.as_peer(0));
     meet(&mut to, 0, a.as_peer(0));
+    a.admit(0);
+    b.admit(0);
     (a, from, b, to)
 }
 

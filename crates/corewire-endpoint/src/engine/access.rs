@@ -91,6 +91,12 @@ impl<T: Transport> Engine<T> {
         self.peers.start_access(peer, request, options)
     }
 
+    /// Whether an access to a peer's memory is not complete.
+    #[must_use]
+    pub fn has_accesses(&self) -> bool {
+        self.peers.has_accesses()
+    }
+
     /// Before the caller sleeps: makes copies that peers were asked for, and have not begun. True if there was any.
     pub fn take_back_accesses(&mut self) -> bool {
         self.peers.take_back_all()

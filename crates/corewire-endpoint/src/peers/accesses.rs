@@ -27,7 +27,7 @@ const SHORT_BYTES: u64 = 1024;
 const STEPS_MAX: u32 = 256;
 /// Whether a copy is short.
 fn is_short(parts: &[Part]) -> bool {
-    matches!(parts, [part] if part.bytes <= SHORT_BYTES)
+    matches!(parts, [part] if (1..=SHORT_BYTES).contains(&part.bytes))
 }
 
 impl<T: Transport> Peers<T> {
@@ -87,19 +87,7 @@ impl<T: Transport> Peers<T> {
         request.check()?;
         let row = self.row_of(peer)?;
         let is_linked = !self.must_link(row);
-        let way = match request.kind {
-            Kind::Put | Kind::Get if is_linked => {
-                let is_possible = self.transport.can_copy(row, request.kind == Kind::Put);
-                let accesses = &self.rows[row as usize].accesses;
-                let asks = is_short(&request.parts) && request.signal.is_none();
-                match is_possible {
-                    true if asks && accesses.asks_first() => Way::AskedFirst,
-                    true => Way::Copied,
-                    false => Way::Asked,
-                }
-            }
-            _ => Way::Asked,
-        };
+        let way = self.way_of(row, &request);
         let handle = self.operations.add(Operation::Access, options);
         let operation = handle.index;
         let waiting = Waiting { operation, request, way, asked: 0, answered: 0, denied: None };
@@ -108,6 +96,33 @@ impl<T: Transport> Peers<T> {
             self.ask(row);
         }
         Ok(handle)
+    }
+
+    /// How this access to the peer of `row` is carried out. Before that is linked nobody knows.
+    fn way_of(&self, row: u32, request: &Request) -> Way {
+        let is_put = match request.kind {
+            Kind::Put => true,
+            Kind::Get => false,
+            _ => return Way::Asked,
+        };
+        let asks_first = is_short(&request.parts)
+            && request.signal.is_none()
+            && self.rows[row as usize].accesses.asks_first();
+        match self.transport.can_copy(row, is_put) {
+            true if asks_first => Way::AskedFirst,
+            true => Way::Copied,
+            false => Way::Asked,
+        }
+    }
+
+    /// The peer of `row` is linked now: goes on with what was begun before.
+    pub(super) fn begin_asking(&mut self, row: u32) {
+        let mut waiting = std::mem::take(&mut self.rows[row as usize].accesses.waiting);
+        for access in &mut waiting {
+            access.way = self.way_of(row, &access.request);
+        }
+        self.rows[row as usize].accesses.waiting = waiting;
+        self.ask(row);
     }
 
     /// Goes on with the accesses to the peer of `row`, which is linked: as much is asked as may wait for answers.
@@ -179,12 +194,17 @@ impl<T: Transport> Peers<T> {
             if accesses.steps > STEPS_MAX {
                 has_news |= self.take_back(row);
             }
-            if self.rows[row as usize].accesses.may_be_taken() {
+            if self.rows[row as usize].accesses.may_be_taken() && !self.asked.contains(&row) {
                 self.asked.push(row);
             }
         }
         self.count_chores();
         has_news
+    }
+
+    /// Whether an access is not complete.
+    pub(crate) fn has_accesses(&self) -> bool {
+        self.rows.iter().any(|row| !row.accesses.is_empty())
     }
 
     /// The same at once, before this endpoint sleeps.

@@ -31,7 +31,8 @@ impl<T: Transport> Peers<T> {
         let (address, bytes) = (memory.address() as u64, memory.bytes() as u64);
         let place = ExposedPlace { address, bytes, origin, rights };
         self.exposures.has_exposed = true;
-        let found = self.transport.expose(key, &place, &memory);
+        let is_for_others = rights != Rights::NONE;
+        let found = is_for_others.then(|| self.transport.expose(key, &place, &memory)).flatten();
         let entry = found.map(|(entry, _)| entry);
         let key = found.map(|(_, key)| key).or(key).unwrap_or_else(|| {
             self.exposures.keys += 1;
@@ -106,10 +107,14 @@ impl<T: Transport> Peers<T> {
     fn is_there(&self, exposure: &Exposure, access: &Access) -> bool {
         let bytes = u64::from(access.bytes);
         let is_everything = exposure.memory.bytes() == usize::MAX;
-        let address = exposure.place.address_of(access.offset, bytes);
+        let Some(address) = exposure.place.address_of(access.offset, bytes) else { return true };
+        let stretch = Stretch { address, bytes };
         !is_everything
-            || address
-                .is_none_or(|address| self.transport.is_readable(&[Stretch { address, bytes }]))
+            || match access.kind {
+                Kind::Signal => true,
+                Kind::Get => self.transport.is_readable(&[stretch]),
+                _ => self.transport.is_writable(stretch),
+            }
     }
 
     /// Number of answers to the peer of `row` that wait for room.

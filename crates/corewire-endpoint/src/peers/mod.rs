@@ -257,7 +257,7 @@ impl<T: Transport> Peers<T> {
         } else {
             self.senders.push(row);
         }
-        self.ask(row);
+        self.begin_asking(row);
         self.note_arrival_of(Peer::new(row, generation));
     }
 

@@ -93,11 +93,24 @@ impl Accesses {
         if is_blocked || asked.len() + *void >= ACCESSES_MAX {
             return Step::Wait;
         }
-        let Some(next) = waiting.iter_mut().find(|it| !it.is_asked()) else { return Step::Wait };
-        if next.way == Way::Copied {
-            return if asked.is_empty() { Step::Copy } else { Step::Wait };
+        // What may be taken back is last of all that was asked for.
+        let mut may_be_taken = false;
+        let next = waiting.iter_mut().find(|it| {
+            may_be_taken |= it.way == Way::AskedFirst && it.answered < it.asked;
+            !it.is_asked()
+        });
+        let Some(next) = next else { return Step::Wait };
+        match next.way {
+            Way::Copied if asked.is_empty() => return Step::Copy,
+            Way::Copied => return Step::Wait,
+            Way::Asked if may_be_taken => return Step::Wait,
+            Way::Asked | Way::AskedFirst => {}
         }
         let Some(access) = next.request.next(next.asked) else { return Step::Wait };
+        // A signal follows what was put.
+        if access.kind == Kind::Signal && next.answered < next.asked {
+            return Step::Wait;
+        }
         let notice = next.request.notice(&access, next.asked);
         next.asked += u64::from(access.bytes);
         *number += 1;
@@ -143,10 +156,16 @@ impl Accesses {
         let count = self.asked.iter().take_while(|(number, _)| *number <= last).count();
         self.asked.drain(..count);
         self.void += count;
-        for waiting in self.waiting.iter_mut().take(count) {
+        let is_asked = |it: &&mut Waiting| it.way == Way::AskedFirst && it.answered < it.asked;
+        for waiting in self.waiting.iter_mut().filter(is_asked).take(count) {
             (waiting.asked, waiting.way) = (0, Way::Copied);
         }
         self.taken = self.taken.max(last);
+    }
+
+    /// Whether nothing is left to be done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// Whether a peer is asked for a short copy first.

@@ -13,8 +13,8 @@ use corewire_ofi::flags::{
 };
 use corewire_ofi::rma::RmaIov;
 
-use super::Ep;
 use super::ends::{Kind, sent};
+use super::{Ep, send};
 use crate::errors::{AGAIN, BAD_FLAGS, INVALID, Outcome, TOO_LONG, of_message};
 use crate::limits::{INJECT_BYTES_MAX, IOV_MAX};
 use crate::memory::Buffers;
@@ -118,7 +118,8 @@ impl Ep {
     /// How an access ends whose call has no flags.
     #[inline]
     pub(super) fn access(&self, to: FiAddr, context: *mut c_void, kind: Kind) -> Access {
-        let (is_told, is_injected) = (self.sending.is_told, false);
+        let send::Manner { is_told, is_injected, .. } = self.sending;
+        let is_injected = is_injected && kind == Kind::Write;
         Access { to, context, kind, is_told, is_injected }
     }
 
@@ -134,7 +135,8 @@ impl Ep {
             return Err(BAD_FLAGS);
         }
         let is_told = !self.sending.is_selective || flags & FI_COMPLETION != 0;
-        Ok(Access { to, context, kind, is_told, is_injected: flags & FI_INJECT != 0 })
+        let is_injected = flags & FI_INJECT != 0 && kind == Kind::Write;
+        Ok(Access { to, context, kind, is_told, is_injected })
     }
 
     /// Copies the program's buffers to a peer's memory.

@@ -36,7 +36,7 @@ pub(super) struct Manner {
     pub(super) is_told: bool,
     until: Until,
     /// The buffer is free when the call returns.
-    is_injected: bool,
+    pub(super) is_injected: bool,
 }
 
 impl Manner {

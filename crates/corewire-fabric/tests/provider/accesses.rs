@@ -358,6 +358,9 @@ fn a_whole_address_space_is_registered() {
     assert!(is_of(&read(&first, &[&second]), &mut context));
     assert_eq!(*memory, [7; 64]);
     assert_eq!(failure(&first, &second, to_second, (1, 4096)), FI_EFAULT, "not mapped");
+    static CONSTANT: [u64; 1024] = [7; 1024];
+    let constant = (&raw const CONSTANT).expose_provenance() as u64;
+    assert_eq!(failure(&first, &second, to_second, (1, constant)), FI_EFAULT, "only to be read");
     // An empty window has an address, and no byte.
     let empty = register(&second, memory.as_mut_ptr().cast(), 0, EVERYTHING, 2);
     assert_eq!(failure(&first, &second, to_second, (2, 0)), FI_EINVAL);

@@ -9,7 +9,7 @@ use corewire_layout::access::{Change, Kind, Number, Relation};
 
 use crate::copying::{NextReader, copy_anywhere};
 use crate::sync::Ordering::Relaxed;
-use crate::sync::{StaticU32, StaticU64};
+use crate::sync::{StaticU8, StaticU16, StaticU32, StaticU64};
 
 /// Memory that peers may access: of its own, which clones share, or the caller's.
 ///
@@ -96,8 +96,8 @@ impl Exposed {
     }
 
     /// Does to `bytes` bytes at `offset` what `kind` says, with operands of the right length. Appends what was there before
-    /// to `found`, if the kind tells it. Each number is changed at once if it is aligned and has 32 or 64 bits, also for
-    /// threads that change it by atomic operations. False if the memory does not reach there; nothing was done then.
+    /// to `found`, if the kind tells it. Each number is changed at once if it is aligned, also for threads that change it by
+    /// atomic operations. False if the memory does not reach there; nothing was done then.
     #[must_use]
     pub fn apply(
         &self,
@@ -169,25 +169,39 @@ impl Exposed {
 /// # Safety
 /// It is mapped and writable, and no reference to it exists.
 unsafe fn change_at(place: *mut u8, width: usize, change: impl Fn(u64) -> u64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the bits of the number")]
-    if width == 8 && place.cast::<u64>().is_aligned() {
-        // SAFETY: the caller guarantees that; it is aligned.
-        let word = unsafe { StaticU64::from_ptr(place.cast()) };
-        word.fetch_update(Relaxed, Relaxed, |bits| Some(change(bits))).unwrap_or_default()
-    } else if width == 4 && place.cast::<u32>().is_aligned() {
-        // SAFETY: as above.
-        let word = unsafe { StaticU32::from_ptr(place.cast()) };
-        let change = |bits: u32| Some(change(bits.into()) as u32);
-        word.fetch_update(Relaxed, Relaxed, change).unwrap_or_default().into()
-    } else {
-        let mut bits = [0; 8];
-        // SAFETY: the caller guarantees that it has `width` bytes, at most 8.
-        unsafe { ptr::copy_nonoverlapping(place, bits.as_mut_ptr(), width) };
-        let before = u64::from_le_bytes(bits);
-        let after = change(before).to_le_bytes();
-        // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(after.as_ptr(), place, width) };
-        before
+    macro_rules! change_word {
+        ($word:ty, $bits:ty) => {{
+            // SAFETY: the caller guarantees that; it is aligned.
+            let word = unsafe { <$word>::from_ptr(place.cast()) };
+            #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast, reason = "bits")]
+            let change = |bits: $bits| Some(change(bits.into()) as $bits);
+            word.fetch_update(Relaxed, Relaxed, change).unwrap_or_default().into()
+        }};
+    }
+    match width {
+        8 if place.cast::<u64>().is_aligned() => change_word!(StaticU64, u64),
+        4 if place.cast::<u32>().is_aligned() => change_word!(StaticU32, u32),
+        2 if place.cast::<u16>().is_aligned() => change_word!(StaticU16, u16),
+        1 => change_word!(StaticU8, u8),
+        // Byte by byte: another thread may find a part of it.
+        _ => {
+            let byte_at = |index| {
+                // SAFETY: within the number.
+                let at = unsafe { place.add(index) };
+                // SAFETY: the caller guarantees that.
+                unsafe { StaticU8::from_ptr(at) }
+            };
+            let mut bits = [0; 8];
+            for (index, byte) in bits.iter_mut().enumerate().take(width) {
+                *byte = byte_at(index).load(Relaxed);
+            }
+            let before = u64::from_le_bytes(bits);
+            let after = change(before).to_le_bytes();
+            for (index, byte) in after.into_iter().enumerate().take(width) {
+                byte_at(index).store(byte, Relaxed);
+            }
+            before
+        }
     }
 }
 

@@ -9,6 +9,11 @@
 //!    a peer sees that the state is gone, or the owner sees that the peer visits. It uses entry and memory for something
 //!    else only when those visits are over ([`Visited::is_over`], A6), or the visitors' processes have ended.
 //!
+//! The owner looks for visits of the peers that its data thread knows, and of those that the control thread has linked for it
+//! and it has not taken in yet. So a peer visits only while its row at the owner *admits* it: from the time on when the
+//! control thread has put it among these (A2, A1) until the data thread removes it (A2), which leaves a visit that is under way
+//! to its caller.
+//!
 //! # Requests that are taken back
 //!
 //! A peer that has asked the owner for a copy may take that back ([`take_back`], A7): it says so, and then looks which
@@ -132,8 +137,21 @@ impl Exposures {
     }
 }
 
+/// The owner looks for a peer's visits from now on.
+pub(super) fn admit(admits: &AtomicU64) {
+    // Who finds this before A1 finds nothing that was concealed before: A2 comes before it, by the lock of the control thread.
+    admits.store(1, Relaxed);
+}
+
+/// The owner removes a peer: no visit of it begins any more.
+pub(super) fn dismiss(admits: &AtomicU64) {
+    admits.store(0, Relaxed);
+    // ORDER(A2): as in `Exposures::end`.
+    fence_at!(A2: SeqCst);
+}
+
 /// A visit that was under way when memory was concealed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Visited {
     visits: Word64,
     seen: u64,
@@ -164,13 +182,19 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Begins one, with this endpoint's word for it.
-    pub(super) fn begin(visits: Word64, peer: &EndpointMemory) -> Self {
+    /// Begins one, with this endpoint's word for it. `None` if the peer does not admit it, in whose segment it has `row_there`.
+    pub(super) fn begin(visits: Word64, peer: &EndpointMemory, row_there: u32) -> Option<Self> {
+        let is_admitted = || peer.admits(row_there).load(Relaxed) == 1;
+        if !is_admitted() {
+            return None;
+        }
         let number = visits.load(Relaxed) | 1;
         visits.store(number, Relaxed);
         // ORDER(A1): pairs with A2.
         fence_at!(A1: SeqCst);
-        Self { visits, number, peer: peer.clone() }
+        let visit = Self { visits, number, peer: peer.clone() };
+        // It may have been removed meanwhile.
+        is_admitted().then_some(visit)
     }
 
     /// Finds the memory with this key, perhaps in the entry `hint`, which is set to where it was found.

@@ -103,6 +103,13 @@ impl EndpointMemory {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_VISITS)
     }
 
+    /// Whether the owner looks for visits of the peer of `row`.
+    #[inline]
+    #[must_use]
+    pub fn admits(&self, row: u32) -> &AtomicU64 {
+        self.segment.word64(self.sizes.row_offset(row) + at::ROW_ADMITS)
+    }
+
     /// The last request of the peer of `row` for access that the owner has begun.
     #[inline]
     #[must_use]

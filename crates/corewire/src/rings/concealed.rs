@@ -15,10 +15,14 @@ pub(super) struct Concealed {
 
 impl Concealed {
     pub(super) fn is_over(&mut self) -> bool {
-        let has_died = |remote: &Option<Remote>| remote.as_ref().is_some_and(Remote::has_died);
-        self.visits.retain(|(visited, remote)| !visited.is_over() && !has_died(remote));
+        self.visits.retain(is_under_way);
         self.visits.is_empty()
     }
+}
+
+/// Whether a visit of this process is under way.
+pub(super) fn is_under_way((visited, remote): &(Visited, Option<Remote>)) -> bool {
+    !visited.is_over() && !remote.as_ref().is_some_and(Remote::has_died)
 }
 
 /// What an endpoint has exposed, and the hints for what peers have.
@@ -27,6 +31,8 @@ pub(super) struct Exposures {
     /// By their entries in the table.
     pub(super) exposed: Vec<(u16, Exposed)>,
     pub(super) concealed: Vec<Concealed>,
+    /// Visits of peers that were removed.
+    pub(super) left: Vec<(Visited, Option<Remote>)>,
     /// The entry that was found last, by row.
     pub(super) hints: Vec<u16>,
 }

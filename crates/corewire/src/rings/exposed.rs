@@ -8,7 +8,7 @@ use corewire_layout::rendezvous::Stretch;
 use corewire_ring::pair::{ExposedPlace, Visit};
 use corewire_transfer::Refusal;
 
-use super::concealed::Concealed;
+use super::concealed::{Concealed, is_under_way};
 use super::{PairRings, Rendezvous};
 
 impl PairRings {
@@ -34,12 +34,23 @@ impl PairRings {
         let Some(index) = exposed.iter().position(|(other, _)| *other == entry) else { return };
         let (_, memory) = exposed.swap_remove(index);
         let visits = self.pairs.conceal(entry).into_iter();
-        let visits = visits.map(|(row, visited)| (visited, self.remote(row).cloned())).collect();
+        let visits = visits.map(|(row, visited)| (visited, self.remote(row).cloned()));
+        let early = self.control.early_visits();
+        let left = self.exposures.left.iter().cloned();
+        let visits = visits.chain(early).chain(left).collect();
         self.exposures.concealed.push(Concealed { entry, memory, visits });
         self.scan_concealed();
     }
 
+    /// The peer of `row` is about to be removed. It may be on a visit all the same.
+    pub(super) fn dismiss(&mut self, row: u32) {
+        let remote = self.remote(row).cloned();
+        let visited = self.pairs.dismiss(row).map(|visited| (visited, remote));
+        self.exposures.left.extend(visited.filter(is_under_way));
+    }
+
     fn scan_concealed(&mut self) {
+        self.exposures.left.retain(is_under_way);
         let over: Vec<_> = self.exposures.concealed.extract_if(.., Concealed::is_over).collect();
         over.iter().for_each(|concealed| self.pairs.give_exposure_back(concealed.entry));
     }

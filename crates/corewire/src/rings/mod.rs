@@ -234,6 +234,7 @@ impl Transport for PairRings {
     }
 
     fn remove(&mut self, row: u32) {
+        self.dismiss(row);
         let remote = self.remotes.get_mut(row as usize).and_then(Option::take);
         let has_left = self.grants.of(row).has_left;
         if let Some(granted) = self.pairs.take_granted(row, has_left) {
@@ -475,6 +476,10 @@ impl Transport for PairRings {
 
     fn is_readable(&self, stretches: &[Stretch]) -> bool {
         corewire_transfer::is_readable(stretches)
+    }
+
+    fn is_writable(&self, stretch: Stretch) -> bool {
+        corewire_transfer::is_writable(stretch)
     }
 
     fn count_sent(&mut self, row: u32, bytes: u64) {

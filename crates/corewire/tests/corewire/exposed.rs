@@ -209,7 +209,7 @@ fn a_signal_follows_what_was_put() {
     let mut other = domain.endpoint("other").create().unwrap();
     let peer = other.peer("owner").unwrap();
     let part = RemotePart { key, offset: 0, bytes: 10_000 };
-    let mut signal = |owner: &mut Endpoint| {
+    let mut signal = |owner: &mut Endpoint, part: RemotePart| {
         let options = Options::default();
         let handle = other.iput_and_signal(peer, &[part], vec![7; 10_000], u64::MAX, options);
         let handle = handle.unwrap();
@@ -225,10 +225,13 @@ fn a_signal_follows_what_was_put() {
         };
         (told, end)
     };
-    let (told, end) = signal(&mut owner);
+    let (told, end) = signal(&mut owner, part);
     assert!(told.is_empty() && matches!(end, Err(MessageError::Denied { .. })), "{end:?}");
     owner.take_signals(true);
-    let (told, end) = signal(&mut owner);
+    let (told, end) = signal(&mut owner, RemotePart { offset: 1, ..part });
+    assert!(told.is_empty(), "nothing was put: {told:?}");
+    assert!(matches!(end, Err(MessageError::Denied { denial: AccessDenial::Bounds, .. })));
+    let (told, end) = signal(&mut owner, part);
     assert_eq!((told, end), (vec![(OperationKind::Signal, Some(u64::MAX))], Ok(())));
     let mut found = vec![0; 10_000];
     assert!(memory.get(0, &mut found) && found == [7; 10_000]);

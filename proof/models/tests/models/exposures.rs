@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use corewire_layout::access::Rights;
 use corewire_layout::segment::FenceMode::Asymmetric;
-use corewire_models::pairs::{Pairs, two};
-use corewire_models::{check_bare, mutants};
+use corewire_models::pairs::{ModelEndpoint, Pairs, meet, two};
+use corewire_models::{ModelKernel, check_bare, mutants};
 use corewire_ring::pair::ExposedPlace;
 use corewire_ring::sync::pause;
 use loom::cell::UnsafeCell;
+use loom::sync::Mutex;
 use loom::thread;
 
 const PLACE: ExposedPlace =
@@ -36,6 +37,15 @@ fn copy(visitor: &Pairs, key: u64, memory: &Memory) {
     let visit = visitor.visit(0).unwrap();
     if let Some(place) = visit.find(key, &mut 0) {
         assert_eq!(place, PLACE, "assertion: another place");
+        memory.write();
+    }
+}
+
+/// The same, if the owner looks for visits.
+fn copy_if_admitted(visitor: &Pairs, key: u64, memory: &Memory) {
+    if let Some(visit) = visitor.visit(0)
+        && visit.find(key, &mut 0).is_some()
+    {
         memory.write();
     }
 }
@@ -109,6 +119,61 @@ fn an_entry_is_used_again_when_nobody_visits_it() {
     });
 }
 
+/// A peer that is linked when memory has been concealed finds nothing, though nobody has looked for its visit.
+#[test]
+fn quick_a_peer_that_is_linked_late_finds_nothing() {
+    check_bare(3, || {
+        let kernel = ModelKernel::new(true);
+        let a = ModelEndpoint::new(1, Asymmetric, &kernel);
+        let b = ModelEndpoint::new(1, Asymmetric, &kernel);
+        let (mut owner, mut visitor) = (a.start(), b.start());
+        meet(&mut visitor, 0, a.as_peer(0));
+        let memory = Arc::new(Memory(UnsafeCell::new(0)));
+        let (entry, key) = owner.expose(None, &PLACE).unwrap();
+        let peer = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || copy_if_admitted(&visitor, key, &memory)
+        });
+        // The control thread links the peer under its lock, under which the owner has found nobody linked.
+        let is_concealed = Arc::new(Mutex::new(false));
+        let control = thread::spawn({
+            let is_concealed = Arc::clone(&is_concealed);
+            move || {
+                if *is_concealed.lock().unwrap() {
+                    a.admit(0);
+                }
+            }
+        });
+        conceal(&mut owner, entry);
+        *is_concealed.lock().unwrap() = true;
+        memory.write();
+        peer.join().unwrap();
+        control.join().unwrap();
+    });
+}
+
+/// A peer that is removed leaves its visit behind.
+#[test]
+fn quick_a_peer_that_is_removed_does_not_visit() {
+    check_bare(3, || {
+        let (_a, mut owner, _b, visitor) = two(Asymmetric);
+        let memory = Arc::new(Memory(UnsafeCell::new(0)));
+        let (entry, key) = owner.expose(None, &PLACE).unwrap();
+        let peer = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || copy_if_admitted(&visitor, key, &memory)
+        });
+        let left = owner.dismiss(0);
+        owner.remove_peer(0);
+        conceal(&mut owner, entry);
+        while left.as_ref().is_some_and(|visited| !visited.is_over()) {
+            pause();
+        }
+        memory.write();
+        peer.join().unwrap();
+    });
+}
+
 /// One side takes a request back, the other one begins it: never do both carry it out, and never neither, unless the one that
 /// begins it says so.
 #[test]
@@ -136,6 +201,8 @@ fn requests_after_one_that_was_begun_are_not() {
 }
 
 mutants! {
+    mutant_a2_of_a_link: A2 => quick_a_peer_that_is_linked_late_finds_nothing;
+    mutant_a2_of_a_removal: A2 => quick_a_peer_that_is_removed_does_not_visit;
     mutant_a7: A7 => quick_a_request_is_taken_back_or_begun;
     mutant_a8: A8 => quick_a_request_is_taken_back_or_begun;
     mutant_a1: A1 => quick_exposed_memory_is_copied_or_concealed;

@@ -43,7 +43,8 @@ fn copies_are_made_though_the_owner_makes_no_call_or_is_stopped() {
     let mut owner = Role::start("expose", &directory, "owner", &["keep"]);
     owner.until("exposed");
     let mut endpoint = domain.endpoint("me").create().unwrap();
-    let peer = endpoint.peer("owner").unwrap();
+    // The first ones begin before the two are linked.
+    let peer = endpoint.address("owner", None).unwrap();
     copies(&mut endpoint, peer, 3);
     owner.stop();
     copies(&mut endpoint, peer, 5);
@@ -60,6 +61,14 @@ fn copies_are_made_though_the_owner_makes_no_call_or_is_stopped() {
         let mut found = vec![9; 800];
         endpoint.get(peer, &[part(0, 800)], &mut found).unwrap();
         assert_eq!(found, vec![round; 800]);
+    }
+    // What is empty makes no request, and loses none.
+    let begin = |bytes: usize| {
+        endpoint.iput(peer, &[part(0, bytes)], vec![4; bytes], Options::default()).unwrap()
+    };
+    let handles = [8, 0, 8, 0, 0, 8, 2000, 8].map(begin);
+    for handle in handles {
+        endpoint.wait(handle).unwrap().result.unwrap();
     }
     // Numbers wait for the owner.
     let handle = start_adding(&mut endpoint, peer);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Endpoint;
 use crate::Host;
 use crate::pair::exposures::{self, ExposedPlace, Visit, Visited};
+use crate::pair::words::EndpointMemory;
 use crate::sync::Ordering::Relaxed;
 
 impl<H: Host> Endpoint<H> {
@@ -19,7 +20,8 @@ impl<H: Host> Endpoint<H> {
         self.exposures.add(key, place)
     }
 
-    /// Peers find the memory of this entry no more. Returns the rows of those that may still copy to it or from it.
+    /// Peers find the memory of this entry no more. Returns the rows of those that may still copy to it or from it. Peers that
+    /// the control thread has linked, and this thread has not taken in, are looked for by [`visit_of`](Self::visit_of).
     pub fn conceal(&mut self, index: u16) -> Vec<(u32, Visited)> {
         self.exposures.end(index);
         let rows = 0..u32::try_from(self.peers.rows()).unwrap_or(u32::MAX);
@@ -50,10 +52,29 @@ impl<H: Host> Endpoint<H> {
         exposures::serve(self.memory.served(row), taken, number)
     }
 
-    /// Begins a visit to the memory that the peer of `row` exposes. `None` if there is no such peer.
+    /// Begins a visit to the memory that the peer of `row` exposes. `None` if there is no such peer, or its data thread does
+    /// not know this endpoint yet, or any more.
     #[must_use]
     pub fn visit(&self, row: u32) -> Option<Visit> {
         let peer = self.peers.get(row)?;
-        Some(Visit::begin(self.memory.visits(row), peer.inbox.peer()))
+        Visit::begin(self.memory.visits(row), peer.inbox.peer(), peer.outbox.row_there())
+    }
+
+    /// The control thread has put the peer of `row` where [`conceal`](Self::conceal)'s caller looks for visits.
+    pub fn admit(memory: &EndpointMemory, row: u32) {
+        exposures::admit(memory.admits(row));
+    }
+
+    /// A visit of a peer that the control thread has linked, and the data thread has not taken in.
+    #[must_use]
+    pub fn visit_of(peer: &EndpointMemory, row_there: u32) -> Option<Visited> {
+        Visited::new(peer.visits(row_there))
+    }
+
+    /// The peer of `row`, which is about to be removed, begins no visit any more. Returns the one that is under way.
+    pub fn dismiss(&mut self, row: u32) -> Option<Visited> {
+        let peer = self.peers.get(row)?;
+        exposures::dismiss(self.memory.admits(row));
+        Visited::new(peer.inbox.peer().visits(peer.outbox.row_there()))
     }
 }

@@ -247,7 +247,8 @@ impl<H: Host> Endpoint<H> {
         Inbox::reset(memory, row);
     }
 
-    /// Removes the peer of `row`. Its messages have all been taken, or are not wanted.
+    /// Removes the peer of `row`. Its messages have all been taken, or are not wanted, and it was
+    /// [dismissed](Self::dismiss).
     pub fn remove_peer(&mut self, row: u32) {
         let Some(mut peer) = self.peers.remove(row, &mut self.watch) else { return };
         peer.inbox.publish_traffic(&self.memory, row);

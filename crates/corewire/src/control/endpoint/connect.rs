@@ -258,6 +258,8 @@ impl EndpointControl {
             self.unwatch(&mut state, token, &socket);
         }
         self.prepare(own);
+        // From the answer on the peer may visit.
+        PairRing::admit(&self.memory, own.row);
         let answer = Frame::Paired {
             row: own.row,
             reservation: own.number,
@@ -337,6 +339,8 @@ impl EndpointControl {
         let linked = Linked { life, life_token, unread, bell, knows, name, pid, seen_pid };
         let fence_mode = header.fence_mode;
         let parts = Box::new(PeerParts { memory, activity, row_there, fence_mode, trusted });
+        // From the confirmation on, which follows, the peer may visit.
+        PairRing::admit(&self.memory, own.row);
         let (row, name, incarnation) = (own.row, header.name, header.incarnation);
         Ok(Some((linked, PeerLink::Came { row, name, incarnation, parts, remote })))
     }

@@ -35,8 +35,9 @@ use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
-use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, Visited};
 use corewire_ring::{Control, Trusted};
+use corewire_transfer::Remote;
 use zerocopy::{FromZeros, IntoBytes};
 
 use self::rows::{Closed, Ended, HungUp, Rows};
@@ -49,6 +50,7 @@ use crate::control::reachable::Kind;
 use crate::error::ConnectError;
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, PeerChange as PeerLink, notice};
+use crate::host::PairRing;
 use crate::tell::tell;
 
 /// The control half of an endpoint.
@@ -382,6 +384,21 @@ impl EndpointHalf for EndpointControl {
             self.shared.notify(notice, &self.linux);
             self.bell.ring();
         }
+    }
+
+    fn early_visits(&self) -> Vec<(Visited, Option<Remote>)> {
+        let state = lock(&self.state);
+        let linked = state.changes.iter().filter_map(|link| match link {
+            PeerLink::Came { parts, remote, .. } => {
+                Some((PairRing::visit_of(&parts.memory, parts.row_there)?, Some(remote.clone())))
+            }
+            PeerLink::Gone { .. } => None,
+        });
+        let answered = state.rows.introductions().filter_map(|request| {
+            let memory = &request.introduction.memory;
+            Some((PairRing::visit_of(memory, request.row_there)?, None))
+        });
+        linked.chain(answered).collect()
     }
 
     fn changes(&self) -> Vec<PeerLink> {

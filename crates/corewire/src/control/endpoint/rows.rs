@@ -299,6 +299,15 @@ impl<T: Copy + Eq, S: Clone, I, L> Rows<T, S, I, L> {
         }
     }
 
+    /// What those have introduced themselves with whose requests were answered and not confirmed.
+    pub(super) fn introductions(&self) -> impl Iterator<Item = &I> {
+        let requests = self.rows.values().flat_map(|row| match &row.phase {
+            Phase::Reserved { requests, .. } => &requests[..],
+            Phase::Linked { .. } | Phase::Gone { .. } => &[],
+        });
+        requests.map(|(_, _, introduction)| introduction)
+    }
+
     /// A row that was reserved for a request could not be used.
     pub(super) fn release(&mut self, own: Reservation) {
         self.release_unused(own.row);

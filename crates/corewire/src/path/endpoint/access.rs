@@ -50,7 +50,7 @@ impl Endpoint {
     /// | access | done by |
     /// |---|---|
     /// | [`put`](Self::put) and [`get`](Self::get) | the kernel, in the call that begins them: the owner may compute, sleep, or be stopped |
-    /// | the same, where the kernel does not permit it (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), beyond 512 exposures at a time, or where the owner's [`Rendezvous`](crate::Rendezvous) is not `BothSides` | the owner, while one of its calls runs or waits |
+    /// | the same, where the kernel does not permit it (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), beyond 256 exposures at a time, or where the owner's [`Rendezvous`](crate::Rendezvous) is not `BothSides` | the owner, while one of its calls runs or waits |
     /// | [`change`](Self::change) and [`compare_and_swap`](Self::compare_and_swap) | the owner, likewise: one after the other |
     ///
     /// An owner that computes for long runs a [thread](Self::with_progress_thread) that carries out what it is asked for. Accesses
@@ -107,7 +107,7 @@ impl Endpoint {
         key: Option<u64>,
         origin: u64,
     ) -> Result<u64, MessageError> {
-        self.handle_notices()?;
+        self.check_forked()?;
         self.engine.expose(memory.clone(), key, origin, rights)
     }
 
@@ -117,8 +117,12 @@ impl Endpoint {
     /// # Errors
     /// [`MessageError::UnknownKey`], `Forked`.
     pub fn conceal(&mut self, key: u64) -> Result<(), MessageError> {
-        self.handle_notices()?;
+        self.check_forked()?;
         self.engine.conceal(key)
+    }
+
+    fn check_forked(&self) -> Result<(), MessageError> {
+        if self.control.is_forked() { Err(MessageError::Forked) } else { Ok(()) }
     }
 
     /// Copies `source` to the memory of a peer: to `parts`, one after the other. Returns when it is there. Waits only if the

@@ -388,8 +388,9 @@ impl Endpoint {
         Ok(self.engine.take_news())
     }
 
-    /// Completes all sends that are under way, including replies. Waits for as long as that takes: for large
-    /// messages that do not fit in the cells until the peer receives them.
+    /// Completes all sends that are under way, including replies, and all accesses to peers' memory. Waits for as long as that
+    /// takes: for large messages that do not fit in the cells until the peer receives them, for accesses that it must carry
+    /// out until its next call.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
@@ -405,11 +406,12 @@ impl Endpoint {
 
     pub(super) fn flush_slowly(&mut self, patience: Patience) -> Result<(), MessageError> {
         self.wait_for(patience, None, None, |endpoint, _| {
-            (!endpoint.has_pending_sends()).then_some(())
+            let is_done = !endpoint.has_pending_sends() && !endpoint.engine.has_accesses();
+            is_done.then_some(())
         })
     }
 
-    /// Completes all sends that are under way, as [`flush`](Self::flush) does, and closes the endpoint. Peers may
+    /// Completes all that is under way, as [`flush`](Self::flush) does, and closes the endpoint. Peers may
     /// receive messages after that that went through rings or cells.
     ///
     /// # Errors
