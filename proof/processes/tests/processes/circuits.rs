@@ -552,7 +552,7 @@ fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
     hostile.until("flooded");
     // A quarter stays for messages that may still come; half is on its way for a moment.
     let (mut last, mut looks_alike, mut looks) = (0, 0, 0);
-    while last < 200 || last > LIMIT / 4 || looks_alike < 1000 {
+    while !(200..=LIMIT / 4).contains(&last) || looks_alike < 1000 {
         let count = client.descriptors().len() - before;
         assert!(count <= 3 * LIMIT / 4 + 253, "{count}");
         looks_alike = if count == last { looks_alike + 1 } else { 0 };
