@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, OnceLock};
 
 use corewire_layout::rendezvous::Stretch;
-use corewire_ring::message::Landing;
-use libc::{c_ulong, iovec};
+use corewire_ring::message::{Fragment, Landing, Source};
+use libc::c_ulong;
 
-/// Stretches of memory in one system call (`IOV_MAX`).
-const STRETCHES_MAX: usize = 1024;
+use crate::detour::{Detour, is_slow};
+use crate::walks::{BothWalks, Piece, vector_of};
+
 const COOKIE_BYTES: usize = size_of::<u128>();
 /// From here on, numbers of refusals hold an error's number.
 const OTHER_CODE: u64 = 256;
@@ -191,13 +192,14 @@ impl Remote {
         let mut walk = BothWalks::new(target.stretches_all(), source.iter().copied(), from, bytes);
         let mut done = 0;
         while done < bytes {
-            let mut piece = walk.next_piece();
+            let mut piece = walk.next_piece(|local, remote| is_slow(remote, local));
             if piece.bytes == 0 {
                 return Err((done, Refusal::NotMapped));
             }
+            let detour = Detour::of(&mut piece);
             piece.push(here, there);
-            // SAFETY: the local stretches belong to `target` alone, but for the last one, a local array; the kernel
-            // checks the remote ones.
+            // SAFETY: the local stretches belong to `target` alone, or to the detour, but for the last one, a local array;
+            // the kernel checks the remote ones.
             let copied = unsafe {
                 libc::process_vm_readv(
                     self.pid,
@@ -217,6 +219,10 @@ impl Remote {
                 return Err((done, Refusal::OtherProcess));
             }
             self.check_cookie(found).map_err(|refusal| (done, refusal))?;
+            if let Some(detour) = detour {
+                // SAFETY: it was the piece's, and belongs to `target` alone.
+                unsafe { detour.arrive() };
+            }
             done += piece.bytes - there.bytes;
         }
         Ok(())
@@ -269,6 +275,46 @@ impl Remote {
         from: u64,
         bytes: u64,
     ) -> Result<(), Refusal> {
+        self.begin_writing(cookie)?;
+        let (source, target) = (source.iter().copied(), target.iter().copied());
+        let mut walk = BothWalks::new(source, target, from, bytes);
+        while walk.left() > 0 {
+            self.write_piece(&walk.next_piece(|_, _| false))?;
+        }
+        Ok(())
+    }
+
+    /// Copies all of `source` to the beginning of `target` in its memory. `cookie` is where its cookie lies.
+    ///
+    /// # Errors
+    /// Why not all of it was copied.
+    pub fn write_whole(
+        &self,
+        cookie: u64,
+        source: &impl Source,
+        target: &[Stretch],
+    ) -> Result<(), Refusal> {
+        self.begin_writing(cookie)?;
+        let mut from = Vec::new();
+        source.stretches(&mut |stretch| from.push(stretch));
+        let target = target.iter().copied();
+        let mut walk = BothWalks::new(from.into_iter(), target, 0, source.bytes());
+        let mut done = 0;
+        while walk.left() > 0 {
+            let mut piece = walk.next_piece(is_slow);
+            if let Some(mut detour) = Detour::of(&mut piece) {
+                source.fill(done, &mut Fragment::private(detour.between()));
+                self.write_piece(&piece)?;
+            } else {
+                self.write_piece(&piece)?;
+            }
+            done += piece.bytes;
+        }
+        Ok(())
+    }
+
+    /// Whether something may be written to it.
+    fn begin_writing(&self, cookie: u64) -> Result<(), Refusal> {
         if self.is_here() {
             return Err(Refusal::OtherProcess);
         }
@@ -278,33 +324,31 @@ impl Remote {
         } else if self.has_ended(0) {
             return Err(Refusal::NoProcess);
         }
-        let (source, target) = (source.iter().copied(), target.iter().copied());
-        let mut walk = BothWalks::new(source, target, from, bytes);
-        let mut done = 0;
-        while done < bytes {
-            let piece = walk.next_piece();
-            if piece.bytes == 0 {
-                return Err(Refusal::NotMapped);
-            }
-            // SAFETY: the kernel only reads the local stretches, and checks both. It writes to another process, as
-            // `is_here` has found, which has asked for this.
-            let copied = unsafe {
-                libc::process_vm_writev(
-                    self.pid,
-                    piece.local.as_ptr(),
-                    piece.local.len() as c_ulong,
-                    piece.remote.as_ptr(),
-                    piece.remote.len() as c_ulong,
-                    0,
-                )
-            };
-            match u64::try_from(copied) {
-                Ok(copied) if copied == piece.bytes => done += copied,
-                Ok(_) => return Err(Refusal::NotMapped),
-                Err(_) => return Err(Refusal::last()),
-            }
-        }
         Ok(())
+    }
+
+    /// Writes a piece, after [`begin_writing`](Self::begin_writing).
+    fn write_piece(&self, piece: &Piece) -> Result<(), Refusal> {
+        if piece.bytes == 0 {
+            return Err(Refusal::NotMapped);
+        }
+        // SAFETY: the kernel only reads the local stretches, and checks both. It writes to another process, as
+        // `is_here` has found, which has asked for this.
+        let copied = unsafe {
+            libc::process_vm_writev(
+                self.pid,
+                piece.local.as_ptr(),
+                piece.local.len() as c_ulong,
+                piece.remote.as_ptr(),
+                piece.remote.len() as c_ulong,
+                0,
+            )
+        };
+        match u64::try_from(copied) {
+            Ok(copied) if copied == piece.bytes => Ok(()),
+            Ok(_) => Err(Refusal::NotMapped),
+            Err(_) => Err(Refusal::last()),
+        }
     }
 }
 
@@ -349,100 +393,6 @@ fn tried(copied: isize) -> Result<(), Refusal> {
         _ if copied >= 0 => Ok(()),
         Refusal::NotMapped => Ok(()),
         refusal => Err(refusal),
-    }
-}
-
-/// The two lists of one system call, of the same length in bytes.
-#[derive(Debug, Default)]
-struct Piece {
-    local: Vec<iovec>,
-    remote: Vec<iovec>,
-    bytes: u64,
-}
-
-impl Piece {
-    fn push(&mut self, local: Stretch, remote: Stretch) {
-        self.local.push(vector_of(local));
-        self.remote.push(vector_of(remote));
-        self.bytes += local.bytes;
-    }
-}
-
-/// A stretch for a system call. Only the kernel uses the address.
-#[expect(clippy::cast_possible_truncation, reason = "an address and a length of this machine")]
-pub(crate) fn vector_of(stretch: Stretch) -> iovec {
-    let iov_base = std::ptr::with_exposed_provenance_mut(stretch.address as usize);
-    iovec { iov_base, iov_len: stretch.bytes as usize }
-}
-
-/// Two lists of stretches that are copied from one to the other, cut into pieces.
-pub(crate) struct BothWalks<L, R> {
-    local: Walk<L>,
-    remote: Walk<R>,
-    left: u64,
-}
-
-impl<L: Iterator<Item = Stretch>, R: Iterator<Item = Stretch>> BothWalks<L, R> {
-    /// The `bytes` bytes from byte `from` of each on.
-    pub(crate) fn new(local: L, remote: R, from: u64, bytes: u64) -> Self {
-        Self { local: Walk::new(local, from), remote: Walk::new(remote, from), left: bytes }
-    }
-
-    /// The next two stretches, of the same length; `None` at the end, or if one of the lists is too short.
-    pub(crate) fn next_pair(&mut self) -> Option<(Stretch, Stretch)> {
-        let bytes = self.local.ahead().min(self.remote.ahead()).min(self.left);
-        self.left -= bytes;
-        (bytes > 0).then(|| (self.local.pass(bytes), self.remote.pass(bytes)))
-    }
-
-    /// Bytes that are left.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// As much as fits in one call; nothing if one of the lists is too short.
-    fn next_piece(&mut self) -> Piece {
-        let mut piece = Piece::default();
-        while piece.local.len() < STRETCHES_MAX - 1
-            && let Some((local, remote)) = self.next_pair()
-        {
-            piece.push(local, remote);
-        }
-        piece
-    }
-}
-
-/// A list of stretches from a certain byte on.
-struct Walk<I> {
-    parts: I,
-    current: Stretch,
-}
-
-impl<I: Iterator<Item = Stretch>> Walk<I> {
-    fn new(parts: I, from: u64) -> Self {
-        let mut walk = Self { parts, current: Stretch { address: 0, bytes: 0 } };
-        let mut skip = from;
-        while skip > 0 && walk.ahead() > 0 {
-            skip -= walk.pass(skip.min(walk.current.bytes)).bytes;
-        }
-        walk
-    }
-
-    /// The length of the next stretch; 0 at the end.
-    fn ahead(&mut self) -> u64 {
-        while self.current.bytes == 0 {
-            let Some(next) = self.parts.next() else { return 0 };
-            self.current = next;
-        }
-        self.current.bytes
-    }
-
-    /// The next `bytes` bytes, of one stretch.
-    fn pass(&mut self, bytes: u64) -> Stretch {
-        let passed = Stretch { bytes, ..self.current };
-        self.current.address += bytes;
-        self.current.bytes -= bytes;
-        passed
     }
 }
 
@@ -500,6 +450,35 @@ mod tests {
             8192,
         );
         assert_eq!(read, Err((0, Refusal::NotMapped)));
+    }
+
+    /// Memory in which something begins `at` bytes into a page.
+    fn in_page(bytes: usize, at: usize) -> (Vec<u8>, usize) {
+        let memory = vec![0u8; bytes + 4096];
+        let at = at.wrapping_sub(memory.as_ptr().addr()) % 4096;
+        (memory, at)
+    }
+
+    // Some of these take a detour, where the processor makes one worth it.
+    #[test]
+    fn bytes_are_the_same_wherever_both_sides_begin_in_a_page() {
+        let (cookie, remote) = (7u128.to_le_bytes(), Remote::new(std::process::id(), 7));
+        for bytes in [2047, 2048, 5000, 300_000, 600_001] {
+            for (there, here) in [(0, 0), (0, 16), (16, 0), (4090, 5), (0, 31), (0, 32), (100, 101)]
+            {
+                let (mut source, source_at) = in_page(bytes, there);
+                let (mut target, target_at) = in_page(bytes, here);
+                source.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
+                let source = &source[source_at..][..bytes];
+                let landing = Landing::of_slice(&mut target[target_at..][..bytes]);
+                // Two stretches: one of a few bytes, and the rest.
+                let parts = [stretch_of(&source[..40]), stretch_of(&source[40..])];
+                let read =
+                    remote.read(stretch_of(&cookie).address, &parts, &landing, 0, bytes as u64);
+                assert_eq!(read, Ok(()));
+                assert!(target[target_at..][..bytes] == *source, "{bytes} from {there} to {here}");
+            }
+        }
     }
 
     proptest! {

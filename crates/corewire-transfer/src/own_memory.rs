@@ -6,7 +6,7 @@ use corewire_layout::PAGE_BYTES;
 use corewire_layout::rendezvous::Stretch;
 use libc::{c_ulong, iovec};
 
-use crate::kernel_copy::vector_of;
+use crate::walks::vector_of;
 
 /// Whether all these stretches of this process's memory can be read now, page by page. True if the kernel does not say.
 ///

@@ -37,7 +37,6 @@ use corewire_ring::message::{Fragment, Landing, Memory, Sink, Source};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
-use crate::kernel_copy::BothWalks;
 use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
 use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
 use crate::mechanisms::permission::Reason;
@@ -45,6 +44,7 @@ use crate::mechanisms::piece::{
     self, Copying, Described, Description, Extra, Kind, Piece, Registry, View,
 };
 use crate::thresholds::{PARTS_MAX, STEP_BYTES};
+use crate::walks::BothWalks;
 
 /// Maximum number of the peer's segments that a receiver keeps mapped.
 pub const MAPS_MAX: usize = 16;

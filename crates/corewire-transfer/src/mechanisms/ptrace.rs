@@ -31,7 +31,7 @@ use corewire_ring::message::{Memory, Sink};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::kernel_copy::{BothWalks, Refusal};
+use crate::kernel_copy::Refusal;
 use crate::mechanisms::kernel_get::read_step;
 use crate::mechanisms::mechanism::{Busy, Mechanism, Peer};
 use crate::mechanisms::outcome::{CopyError, NotRegistered, RegisterError, Role, Step};
@@ -40,6 +40,7 @@ use crate::mechanisms::piece::{
     self, Described, Description, Extra, Kind, Piece, Reading, Registry,
 };
 use crate::mechanisms::trace_call::{request, try_call};
+use crate::walks::BothWalks;
 
 /// Copies of the memory of a process that is stopped meanwhile.
 ///

@@ -120,10 +120,8 @@ impl PairRings {
         let Some(visit) = self.visit(row) else { return false };
         let may = |place: &ExposedPlace| place.rights.can_write();
         let Some(target) = self.stretches_of(row, &visit, parts, may) else { return false };
-        let mut from = Vec::new();
-        source.stretches(&mut |stretch| from.push(stretch));
         let Some(remote) = self.remote(row) else { return false };
-        let copied = remote.write(visit.cookie(), &from, &target, 0, source.bytes());
+        let copied = remote.write_whole(visit.cookie(), source, &target);
         let is_copied = self.is_copied(row, copied, true);
         if is_copied {
             self.pairs.count_sent_beside(row, source.bytes());
