@@ -314,6 +314,19 @@ pub trait Transport {
         true
     }
 
+    /// Request `number` of the peer of `row` is done: tells so by a word, where that polls, if it may not sleep. False if a
+    /// word has told it.
+    fn finish(&mut self, row: u32, number: u64) -> bool {
+        let _ = (row, number);
+        true
+    }
+
+    /// The last request to the peer of `row` that a word has told to be done; 0 if none.
+    fn last_done(&self, row: u32) -> u64 {
+        let _ = row;
+        0
+    }
+
     /// Copies to the memory of the peer of `row`. False if it must be asked instead; a part may have been copied.
     fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {
         let _ = (row, parts, source);

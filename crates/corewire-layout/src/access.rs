@@ -18,12 +18,15 @@
 //!
 //! ```text
 //!   0     8       12     13       14       15    16
-//!   | key | bytes | kind | change | number | (0) | operands ...
+//!   | key | bytes | kind | change | number | reply | operands ...
 //! ```
 //!
 //! and its answer in another one ([`Verb::Accessed`](crate::rendezvous::Verb)), with the same number, an [`Answer`] as
 //! offset, and what was found as place. A peer answers in the order of the requests. Each is at most [`ACCESS_BYTES_MAX`] bytes
 //! long, and at most [`ACCESSES_MAX`] wait for answers.
+//!
+//! A request whose [`Reply`] says so has no such answer if it is carried out: its owner writes its number to
+//! [a word of its row](crate::endpoint::ROW_DONE), where its peer polls.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -288,6 +291,25 @@ pub struct Part {
     pub bytes: u64,
 }
 
+/// How the peer is told that a request is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reply {
+    /// By a notice.
+    Notice = 0,
+    /// By a word, unless one since the last [`FirstWord`](Self::FirstWord) was denied: the word says that of all up to its number.
+    /// It must have no data to tell.
+    Word = 1,
+    /// The same, of one before which nothing waits for an answer.
+    FirstWord = 2,
+}
+
+impl Reply {
+    fn of_byte(byte: u8) -> Option<Self> {
+        [Self::Notice, Self::Word, Self::FirstWord].get(usize::from(byte)).copied()
+    }
+}
+
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
@@ -299,6 +321,8 @@ pub struct Access {
     pub bytes: u32,
     /// What is done with them.
     pub kind: Kind,
+    /// How that is told.
+    pub reply: Reply,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -307,7 +331,7 @@ struct RawAccess {
     key: U64,
     bytes: U32,
     kind: [u8; 3],
-    zero: u8,
+    reply: u8,
 }
 
 /// Bytes of a request before its operands.
@@ -318,7 +342,7 @@ impl Access {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; ACCESS_HEAD_BYTES] {
         let (key, bytes, kind) = (self.key.into(), self.bytes.into(), self.kind.to_bytes());
-        zerocopy::transmute!(RawAccess { key, bytes, kind, zero: 0 })
+        zerocopy::transmute!(RawAccess { key, bytes, kind, reply: self.reply as u8 })
     }
 
     /// The request that a peer has sent, and its operands, as many as its kind demands. `None` if the bytes mean nothing.
@@ -328,8 +352,11 @@ impl Access {
         let (kind, bytes) = (Kind::of_bytes(raw.kind)?, raw.bytes.get());
         let length = usize::try_from(bytes).ok().filter(|bytes| *bytes <= ACCESS_BYTES_MAX)?;
         let is_whole = kind.number().is_none_or(|number| length.is_multiple_of(number.bytes()));
-        let is_known = raw.zero == 0 && is_whole && operands.len() == kind.operand_bytes(length);
-        is_known.then_some((Self { key: raw.key.get(), offset, bytes, kind }, operands))
+        let reply = Reply::of_byte(raw.reply)?;
+        let may_reply = reply == Reply::Notice || !kind.tells();
+        let is_known = may_reply && is_whole && operands.len() == kind.operand_bytes(length);
+        let access = Self { key: raw.key.get(), offset, bytes, kind, reply };
+        is_known.then_some((access, operands))
     }
 }
 
@@ -407,7 +434,7 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_is_written() {
         for kind in kinds() {
-            let access = Access { key: 7, offset: 9, bytes: 16, kind };
+            let access = Access { key: 7, offset: 9, bytes: 16, kind, reply: Reply::Notice };
             let mut place = access.to_bytes().to_vec();
             place.resize(ACCESS_HEAD_BYTES + kind.operand_bytes(16), 5);
             let (parsed, operands) = Access::parse(9, &place).unwrap();
@@ -420,11 +447,23 @@ mod tests {
     #[test]
     fn parts_of_numbers_are_refused() {
         let kind = Kind::Update(Change::Add, Number::U64);
-        let mut place = Access { key: 7, offset: 0, bytes: 12, kind }.to_bytes().to_vec();
+        let access = Access { key: 7, offset: 0, bytes: 12, kind, reply: Reply::Notice };
+        let mut place = access.to_bytes().to_vec();
         place.resize(ACCESS_HEAD_BYTES + 12, 0);
         assert_eq!(Access::parse(0, &place), None);
-        let long = Access { key: 7, offset: 0, bytes: 4001, kind: Kind::Get };
+        let reply = Reply::Notice;
+        let long = Access { key: 7, offset: 0, bytes: 4001, kind: Kind::Get, reply };
         assert_eq!(Access::parse(0, &long.to_bytes()), None);
+    }
+
+    #[test]
+    fn what_tells_data_replies_by_a_notice() {
+        for reply in [Reply::Notice, Reply::Word, Reply::FirstWord] {
+            let put = Access { key: 7, offset: 0, bytes: 0, kind: Kind::Put, reply };
+            assert_eq!(Access::parse(0, &put.to_bytes()), Some((put, &[][..])));
+            let get = Access { kind: Kind::Get, ..put };
+            assert_eq!(Access::parse(0, &get.to_bytes()).is_some(), reply == Reply::Notice);
+        }
     }
 
     #[test]

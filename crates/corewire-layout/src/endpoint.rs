@@ -16,6 +16,7 @@
 //!         192  counters, 8 x u64   what has gone to this peer and come from it, for observers
 //!         256  helped u64          as a sender: what it copies of the message that this peer pulls, from the end
 //!         320  earlier, 4 x u64    what the first four counters had when this peer came: they go on counting
+//!         352  done u64            the last request of this peer for access that it tells so to be done
 //!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
 //!         392  served u64          the last request of this peer for access that it has begun
 //!         400  admits u64          1 while the owner looks for visits of this peer before it reuses memory
@@ -85,6 +86,8 @@ pub const ROW_COUNTERS: usize = ROLE_BYTES + LINE_BYTES;
 pub const ROW_HELPED: usize = 2 * ROLE_BYTES;
 /// Row: the first [`TRAFFIC_COUNTERS`](crate::counters::TRAFFIC_COUNTERS) counters as they were when the peer came.
 pub const ROW_EARLIER: usize = ROW_HELPED + LINE_BYTES;
+/// Row: u64, number of the last request of the peer for access that is done, of those that are told so: see [`crate::access`].
+pub const ROW_DONE: usize = ROW_EARLIER + 8 * crate::counters::TRAFFIC_COUNTERS;
 /// Row: u64, which chunks of the message that the owner pulls it copies: see [`crate::rendezvous::pulled`].
 pub const ROW_PULLED: usize = 3 * ROLE_BYTES;
 /// Row: u64, number of the last request of the peer for access that the owner has begun: see [`crate::access`].
@@ -414,6 +417,7 @@ const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
 const _: () = assert!(NAME_BYTES_MAX <= 112);
 const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_COOKIE);
 const _: () = assert!(ENDPOINT_COOKIE + 8 <= ENDPOINT_ROWS && ROW_TAKEN + 8 <= ROW_BYTES);
+const _: () = assert!(ROW_DONE + 8 <= ROW_PULLED);
 const _: () = assert!(crate::counters::EndpointCounter::ALL.len() < crate::counters::COUNTERS_MAX);
 const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
 const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_HELPED);

@@ -45,7 +45,18 @@ impl<T: Transport> Engine<T> {
         parts: &[Part],
         source: &impl Source,
     ) -> Result<bool, MessageError> {
+        self.hear_of(peer)?;
         self.peers.copy_to(peer, parts, source)
+    }
+
+    /// The answers to requests that were taken back are read here, if nothing but copies is made any more: short ones are
+    /// asked of the peer again then.
+    #[inline]
+    fn hear_of(&mut self, peer: Peer) -> Result<(), MessageError> {
+        if self.peers.owes_answers(peer) {
+            self.progress(None)?;
+        }
+        Ok(())
     }
 
     /// Copies from the memory of a peer, in this call. False as for [`try_put`](Self::try_put).
@@ -58,6 +69,7 @@ impl<T: Transport> Engine<T> {
         parts: &[Part],
         target: &mut dyn Sink,
     ) -> Result<bool, MessageError> {
+        self.hear_of(peer)?;
         self.peers.copy_from(peer, parts, target)
     }
 
@@ -95,6 +107,12 @@ impl<T: Transport> Engine<T> {
     #[must_use]
     pub fn has_accesses(&self) -> bool {
         self.peers.has_accesses()
+    }
+
+    /// Number of accesses to this peer's memory that are not complete.
+    #[must_use]
+    pub fn pending_accesses(&self, peer: Peer) -> usize {
+        self.peers.pending_accesses(peer)
     }
 
     /// Before the caller sleeps: makes copies that peers were asked for, and have not begun. True if there was any.

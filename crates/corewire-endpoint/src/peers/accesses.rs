@@ -10,7 +10,7 @@
 //!
 //! Wire format: `corewire_layout::access`.
 
-use corewire_layout::access::{Access, Kind, Part, answer_of_word};
+use corewire_layout::access::{Access, Denial, Kind, Part, answer_of_word, answer_to_word};
 use corewire_ring::message::{Sink, Source};
 
 use super::Peers;
@@ -24,7 +24,7 @@ use crate::transport::{PeerViolation, Transport};
 /// two microseconds on the virtual machines of today, and a request to a peer that is in a call less than one.
 const SHORT_BYTES: u64 = 1024;
 /// A copy that was asked for first is made here after so many calls without an answer.
-const STEPS_MAX: u32 = 256;
+const STEPS_MAX: u32 = 1024;
 /// Whether a copy is short.
 fn is_short(parts: &[Part]) -> bool {
     matches!(parts, [part] if (1..=SHORT_BYTES).contains(&part.bytes))
@@ -72,6 +72,19 @@ impl<T: Transport> Peers<T> {
         let asks = accesses.asks_first();
         accesses.alone = accesses.alone.saturating_sub(1);
         !(asks && is_short(parts))
+    }
+
+    /// Whether the peer would be asked for short copies, but has not answered yet what was taken back.
+    #[inline]
+    pub(crate) fn owes_answers(&self, peer: Peer) -> bool {
+        let entry = self.rows.get(peer.row() as usize);
+        entry.is_some_and(|entry| entry.accesses.void > 0 && entry.accesses.alone == 0)
+    }
+
+    /// Number of accesses to this peer that are not complete.
+    #[inline]
+    pub(crate) fn pending_accesses(&self, peer: Peer) -> usize {
+        self.rows.get(peer.row() as usize).map_or(0, |entry| entry.accesses.waiting.len())
     }
 
     /// Begins an access that is not a copy which [`copy_to`](Self::copy_to) has made. Never waits.
@@ -168,10 +181,12 @@ impl<T: Transport> Peers<T> {
     /// The peer of `row` has answered a request.
     pub(crate) fn handle_answer(&mut self, row: u32, number: u64, answer: u64, found: &[u8]) {
         let accesses = &mut self.rows[row as usize].accesses;
-        let front = accesses.asked.front().map(|asked| asked.0);
+        let front = accesses.asked.front().map(|asked| asked.number);
         if number <= accesses.taken && front != Some(number) {
-            // It was taken back.
-            accesses.void = accesses.void.saturating_sub(1);
+            // It was taken back, or its word has told the same before.
+            if answer == answer_to_word(Err(Denial::TakenBack)) {
+                accesses.void = accesses.void.saturating_sub(1);
+            }
             return self.ask(row);
         }
         let is_expected = match answer_of_word(answer) {
@@ -187,18 +202,34 @@ impl<T: Transport> Peers<T> {
 
     /// Part of each call while short copies wait for answers: one that has none for too long is taken back and made here.
     pub(crate) fn step_accesses(&mut self) -> bool {
-        let mut has_news = false;
-        for row in std::mem::take(&mut self.asked) {
+        let (mut has_news, mut index) = (false, 0);
+        while let Some(&row) = self.asked.get(index) {
+            has_news |= self.take_done(row);
             let accesses = &mut self.rows[row as usize].accesses;
             accesses.steps += 1;
             if accesses.steps > STEPS_MAX {
                 has_news |= self.take_back(row);
             }
-            if self.rows[row as usize].accesses.may_be_taken() && !self.asked.contains(&row) {
-                self.asked.push(row);
+            if self.rows[row as usize].accesses.may_be_taken() {
+                index += 1;
+            } else {
+                self.asked.retain(|other| *other != row);
+                self.count_chores();
             }
         }
-        self.count_chores();
+        has_news
+    }
+
+    /// Ends what the peer of `row` has done, as its word says.
+    fn take_done(&mut self, row: u32) -> bool {
+        let (done, mut has_news) = (self.transport.last_done(row), false);
+        while let accesses = &mut self.rows[row as usize].accesses
+            && accesses.is_done(done)
+            && accesses.take_answer(Ok(()), &[])
+        {
+            has_news = true;
+            self.ask(row);
+        }
         has_news
     }
 
@@ -224,7 +255,8 @@ impl<T: Transport> Peers<T> {
         let Some((first, last)) = accesses.takeable() else { return false };
         if !self.transport.take_back(row, first, last) {
             self.rows[row as usize].accesses.taken = last;
-            return false;
+            // What is not done yet is answered, since its owner finds that it was taken back.
+            return self.take_done(row);
         }
         let accesses = &mut self.rows[row as usize].accesses;
         accesses.forget_asked(last);

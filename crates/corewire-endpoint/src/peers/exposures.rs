@@ -1,7 +1,7 @@
 //! Memory that this endpoint exposes to its peers, and what it does there for them.
 
 use corewire_layout::access::{
-    ACCESSES_MAX, Access, Answer, Denial, Kind, Rights, answer_to_word, exposure_key,
+    ACCESSES_MAX, Access, Answer, Denial, Kind, Reply, Rights, answer_to_word, exposure_key,
 };
 use corewire_layout::rendezvous::{Stretch, Verb};
 use corewire_ring::message::Exposed;
@@ -80,7 +80,21 @@ impl<T: Transport> Peers<T> {
             Some(exposure) if !self.is_there(exposure, &access) => Err(Denial::Unmapped),
             Some(exposure) => exposure.apply(&access, operands, &mut found),
         };
-        self.notify_of_place(row, number, Verb::Accessed, answer_to_word(answer), &found);
+        if !self.tell_by_word(row, number, &access, answer) {
+            self.notify_of_place(row, number, Verb::Accessed, answer_to_word(answer), &found);
+        }
+    }
+
+    /// Whether a word has told this answer.
+    fn tell_by_word(&mut self, row: u32, number: u64, access: &Access, answer: Answer) -> bool {
+        let has_denied = &mut self.rows[row as usize].has_denied;
+        match access.reply {
+            Reply::Notice => return false,
+            Reply::FirstWord => *has_denied = false,
+            Reply::Word => {}
+        }
+        *has_denied |= answer.is_err();
+        !*has_denied && !self.transport.finish(row, number)
     }
 
     /// Whether peers may signal.

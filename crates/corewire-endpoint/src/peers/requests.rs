@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use corewire_layout::access::{
-    ACCESS_BYTES_MAX, ACCESS_HEAD_BYTES, ACCESSES_MAX, Access, Answer, Denial, Kind, Part,
+    ACCESS_BYTES_MAX, ACCESS_HEAD_BYTES, ACCESSES_MAX, Access, Answer, Denial, Kind, Part, Reply,
 };
 use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, Verb};
 use corewire_ring::message::{Fragment, Memory, Sink, Source};
@@ -20,8 +20,8 @@ const ALONE: (u32, u32) = (32, 4096);
 pub(super) struct Accesses {
     /// Not complete yet, in order.
     pub(super) waiting: VecDeque<Waiting>,
-    /// The requests that have no answer yet, in order: their numbers and lengths.
-    pub(super) asked: VecDeque<(u64, u32)>,
+    /// The requests that have no answer yet, in order.
+    pub(super) asked: VecDeque<Asked>,
     /// The number of the last request.
     number: u64,
     /// The last request that was taken back, perhaps too late.
@@ -33,6 +33,14 @@ pub(super) struct Accesses {
     /// Short copies that are made without asking, since the peer did not answer in time; and how many are next time.
     pub(super) alone: u32,
     alone_next: u32,
+}
+
+/// A request that has no answer yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) number: u64,
+    pub(super) bytes: u32,
+    pub(super) reply: Reply,
 }
 
 /// An access that is not complete.
@@ -89,7 +97,7 @@ impl Accesses {
             return Step::End;
         }
         // What was taken back comes first.
-        let is_blocked = asked.front().is_some_and(|(number, _)| number <= taken);
+        let is_blocked = asked.front().is_some_and(|asked| asked.number <= *taken);
         if is_blocked || asked.len() + *void >= ACCESSES_MAX {
             return Step::Wait;
         }
@@ -106,7 +114,14 @@ impl Accesses {
             Way::Asked if may_be_taken => return Step::Wait,
             Way::Asked | Way::AskedFirst => {}
         }
-        let Some(access) = next.request.next(next.asked) else { return Step::Wait };
+        let Some(mut access) = next.request.next(next.asked) else { return Step::Wait };
+        // Who does not sleep polls for the word of what it may take back.
+        access.reply = match next.way {
+            Way::AskedFirst if access.kind.tells() => Reply::Notice,
+            Way::AskedFirst if asked.is_empty() => Reply::FirstWord,
+            Way::AskedFirst => Reply::Word,
+            Way::Asked | Way::Copied => Reply::Notice,
+        };
         // A signal follows what was put.
         if access.kind == Kind::Signal && next.answered < next.asked {
             return Step::Wait;
@@ -115,21 +130,21 @@ impl Accesses {
         next.asked += u64::from(access.bytes);
         *number += 1;
         *steps = 0;
-        asked.push_back((*number, access.bytes));
+        asked.push_back(Asked { number: *number, bytes: access.bytes, reply: access.reply });
         Step::Ask(*number, notice)
     }
 
     /// Takes the answer to the oldest request. False if it is impossible.
     pub(super) fn take_answer(&mut self, answer: Answer, found: &[u8]) -> bool {
-        let (Some((number, bytes)), Some(waiting)) =
-            (self.asked.pop_front(), self.waiting.front_mut())
+        let (Some(asked), Some(waiting)) = (self.asked.pop_front(), self.waiting.front_mut())
         else {
             return false;
         };
+        let Asked { number, bytes, .. } = asked;
         (self.steps, self.alone_next) = (0, ALONE.0);
         if answer == Err(Denial::TakenBack) {
             // So are all others that were.
-            self.asked.push_front((number, bytes));
+            self.asked.push_front(asked);
             self.forget_asked(self.taken);
             self.void = self.void.saturating_sub(1);
             return found.is_empty() && number <= self.taken;
@@ -153,7 +168,7 @@ impl Accesses {
 
     /// Requests up to number `last` will not be carried out: the transport makes their copies.
     pub(super) fn forget_asked(&mut self, last: u64) {
-        let count = self.asked.iter().take_while(|(number, _)| *number <= last).count();
+        let count = self.asked.iter().take_while(|asked| asked.number <= last).count();
         self.asked.drain(..count);
         self.void += count;
         let is_asked = |it: &&mut Waiting| it.way == Way::AskedFirst && it.answered < it.asked;
@@ -179,12 +194,21 @@ impl Accesses {
         self.alone_next = (2 * self.alone).min(ALONE.1);
     }
 
+    /// Whether the oldest request is one whose end is told by a word, and `done` is what that says.
+    pub(super) fn is_done(&self, done: u64) -> bool {
+        let front = self.asked.front();
+        front.is_some_and(|asked| asked.reply != Reply::Notice && asked.number <= done)
+    }
+
     /// The first and the last request of those that may be taken back: all of short copies before any other one.
     pub(super) fn takeable(&self) -> Option<(u64, u64)> {
-        let first = self.asked.front().map(|asked| asked.0).filter(|first| *first > self.taken)?;
+        let first = self.asked.front()?.number;
+        if first <= self.taken {
+            return None;
+        }
         let is_short = |waiting: &&Waiting| waiting.way == Way::AskedFirst;
-        let count = self.waiting.iter().take_while(is_short).count().min(self.asked.len());
-        let last = self.asked.get(count.checked_sub(1)?)?.0;
+        let count = self.waiting.iter().take(self.asked.len()).take_while(is_short).count();
+        let last = self.asked.get(count.checked_sub(1)?)?.number;
         Some((first, last))
     }
 
@@ -263,13 +287,15 @@ impl Request {
         });
         let Some(part) = part else {
             let signal = self.signal.filter(|_| skip == 0)?;
-            return Some(Access { key: 0, offset: signal, bytes: 1, kind: Kind::Signal });
+            let kind = Kind::Signal;
+            return Some(Access { key: 0, offset: signal, bytes: 1, kind, reply: Reply::Notice });
         };
         let most = (ACCESS_BYTES_MAX / self.kind.operand_bytes(1).max(1)) as u64;
         // Numbers are not divided: `most` is a multiple of every size.
         let bytes = u32::try_from(most.min(part.bytes - skip)).unwrap_or(0);
         let Part { key, offset, .. } = *part;
-        Some(Access { key, offset: offset.wrapping_add(skip), bytes, kind: self.kind })
+        let offset = offset.wrapping_add(skip);
+        Some(Access { key, offset, bytes, kind: self.kind, reply: Reply::Notice })
     }
 
     /// The notice of that request, with its operands.

@@ -53,6 +53,8 @@ pub(super) struct Row {
     pub(super) grant: GrantedHere,
     /// What is asked of it.
     pub(super) accesses: Accesses,
+    /// Of what it asked for with answers by words, something was denied: everything is answered by notices.
+    pub(super) has_denied: bool,
 }
 
 impl Row {

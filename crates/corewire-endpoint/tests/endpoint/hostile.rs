@@ -6,7 +6,7 @@ use corewire_endpoint::{
     Budget, Caller, Change, Engine, Envelope, Exposed, Grants, Kind, Memory, Number, Options, Part,
     Relation, Rights, Seed, Selector, Space, Transport,
 };
-use corewire_layout::access::Access;
+use corewire_layout::access::{Access, Reply};
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
 use proptest::prelude::*;
@@ -52,11 +52,9 @@ fn access() -> impl Strategy<Value = Access> {
         }
     });
     let offset = prop_oneof![0u64..80, any::<u64>()];
-    (0usize..3, offset, 0u32..40, kind).prop_map(|(key, offset, bytes, kind)| Access {
-        key: KEYS[key],
-        offset,
-        bytes,
-        kind,
+    let reply = prop_oneof![Just(Reply::Notice), Just(Reply::Word), Just(Reply::FirstWord)];
+    (0usize..3, offset, 0u32..40, kind, reply).prop_map(|(key, offset, bytes, kind, reply)| {
+        Access { key: KEYS[key], offset, bytes, kind, reply }
     })
 }
 

@@ -1,6 +1,7 @@
 //! `fi_cq_readerr`.
 
 use corewire_ofi::cq::{ERR_ENTRY_BYTES_BEFORE_1_20, ErrEntry};
+use corewire_ofi::errors::FI_ECANCELED;
 
 use super::{Cq, Item};
 use crate::errors::{AGAIN, INVALID, Outcome};
@@ -25,7 +26,8 @@ impl Cq {
         let given = unsafe { (*target).err_data };
         // SAFETY: as above.
         let room = unsafe { (*target).err_data_size };
-        if bytes > 1 {
+        // A program knows why an operation was cancelled, and may have said nothing about room.
+        if bytes > 1 && entry.err != FI_ECANCELED {
             let is_room = self.api_version >= corewire_ofi::version(1, 5) && room > 0;
             if is_room && !given.is_null() {
                 // SAFETY: the program says so many bytes of room there.

@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 
-use corewire::{Memory, MessageError, Options, RemoteChange, RemotePart, Report};
+use corewire::{Memory, MessageError, Options, Peer, RemoteChange, RemotePart, Report};
 use corewire_ofi::FiAddr;
 use corewire_ofi::flags::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE,
@@ -29,6 +29,9 @@ const FLAGS: u64 = FI_COMPLETION
     | FI_MATCH_COMPLETE
     | FI_FENCE
     | FI_MORE;
+
+/// Accesses to one peer that may be under way: a program that begins another one tries again.
+const UNDER_WAY_MAX: usize = 1024;
 
 /// An access as a call describes it.
 #[derive(Clone, Copy)]
@@ -149,6 +152,7 @@ impl Ep {
         if let Some(outcome) = self.end_of_access(put, access) {
             return outcome;
         }
+        self.make_room(peer)?;
         let (memory, options) = (Self::memory_of(buffers, access), self.access_options(access));
         let began = self.endpoint()?.iput(peer, parts.parts(), memory, options);
         self.begun_access(began.map(drop), access)
@@ -165,6 +169,7 @@ impl Ep {
         let Some(data) = data else { return self.put(buffers, parts, access) };
         check_lengths(buffers, parts, access)?;
         let peer = self.peer(access.to)?;
+        self.make_room(peer)?;
         let (memory, options) = (Self::memory_of(buffers, access), self.access_options(access));
         let endpoint = self.endpoint()?;
         let began = endpoint.iput_and_signal(peer, parts.parts(), memory, data, options);
@@ -193,6 +198,7 @@ impl Ep {
         if let Some(outcome) = self.end_of_access(got, access) {
             return outcome;
         }
+        self.make_room(peer)?;
         // SAFETY: the program lends it until the operation has ended.
         let memory = unsafe { buffers.pinned() };
         let options = self.access_options(access);
@@ -209,6 +215,7 @@ impl Ep {
         access: &Access,
     ) -> Outcome {
         let peer = self.peer(access.to)?;
+        self.make_room(peer)?;
         // Operands are short, or the call is slow anyway.
         let copy = |buffers: &Buffers, is_used: bool| -> Memory {
             if !is_used {
@@ -229,6 +236,18 @@ impl Ep {
         let endpoint = self.endpoint()?;
         let began = endpoint.ichange(peer, change, parts.parts(), operands, target, options);
         self.begun_access(began.map(drop), access)
+    }
+
+    /// Whether another access to this peer may begin. If too many are under way, goes on with them first.
+    #[inline]
+    fn make_room(&mut self, peer: Peer) -> Outcome {
+        if self.endpoint()?.pending_accesses(peer) < UNDER_WAY_MAX {
+            return Ok(());
+        }
+        if let Err(error) = self.endpoint()?.progress() {
+            super::interrupted(&error)?;
+        }
+        if self.endpoint()?.pending_accesses(peer) < UNDER_WAY_MAX { Ok(()) } else { Err(AGAIN) }
     }
 
     fn access_options(&self, access: &Access) -> Options {

@@ -195,7 +195,7 @@ fn of_domain(wanted: &mut Wanted, attr: &DomainAttr) -> Outcome {
     choose(&mut 0, attr.data_progress, manual)?;
     choose(&mut wanted.resource_mgmt, attr.resource_mgmt, 1..=FI_RM_ENABLED)?;
     choose(&mut wanted.av_type, attr.av_type, FI_AV_MAP..=FI_AV_TABLE)?;
-    // No registration is needed, in whatever way the program would do it. Before 1.5 the way itself was named.
+    // No registration is needed, in whatever way the program would do it. Before 1.5 the way itself is named.
     if matches!(attr.mr_mode, FI_MR_BASIC | FI_MR_SCALABLE) {
         wanted.mr_mode = attr.mr_mode;
     }

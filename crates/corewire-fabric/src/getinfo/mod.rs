@@ -8,9 +8,9 @@ mod make;
 use core::ffi::{c_char, c_int};
 
 use corewire_ofi::flags::{
-    FI_ATOMIC, FI_DIRECTED_RECV, FI_LOCAL_COMM, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV,
-    FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
-    FI_WRITE,
+    FI_ATOMIC, FI_DIRECTED_RECV, FI_LOCAL_COMM, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV, FI_READ,
+    FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE,
+    FI_TAGGED, FI_WRITE,
 };
 use corewire_ofi::info::Info;
 
@@ -78,7 +78,10 @@ pub(crate) unsafe extern "C" fn getinfo(
         // SAFETY: as above.
         let service = unsafe { text(service) }?;
         // SAFETY: the program passes hints, or null.
-        let wanted = unsafe { hints::read(hints) }?;
+        let mut wanted = unsafe { hints::read(hints) }?;
+        if version < corewire_ofi::version(1, 5) && wanted.mr_mode == 0 {
+            wanted.mr_mode = FI_MR_SCALABLE;
+        }
         let mut addresses = Addresses { source: Address::ANY, target: None };
         if !hints.is_null() {
             // SAFETY: as above.

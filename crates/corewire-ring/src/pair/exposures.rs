@@ -20,6 +20,13 @@
 //! requests the owner has begun. The owner says which one it begins ([`serve`], A8), and then looks whether that was taken
 //! back. So one that was taken back and that the peer has not found begun is never carried out.
 //!
+//! # Requests that are done
+//!
+//! What has no data to tell is not answered, if the peer has asked so: the owner writes its number to a word ([`finish`], A9),
+//! which the peer polls ([`last_done`], A10). A peer that stops polling takes its requests back before. If it finds one begun
+//! and not done, the owner has found that it was taken back when it was done ([`finish`], A11), and answers it, which wakes the
+//! peer.
+//!
 //! # Cost
 //!
 //! A visit takes two stores and a full fence, and reads one line of the owner's, two if its entry must be searched for first. No
@@ -54,6 +61,21 @@ pub(super) fn serve(served: &AtomicU64, taken: &AtomicU64, number: u64) -> bool 
     // ORDER(A8): pairs with A7.
     fence_at!(A8: SeqCst);
     taken.load(Relaxed) < number
+}
+
+/// Request `number` of a peer, whose word is `taken`, is done. True if the peer may not look: it must be answered.
+pub(super) fn finish(done: &AtomicU64, taken: &AtomicU64, number: u64) -> bool {
+    // ORDER(A9): pairs with A10; who finds it done finds what was done.
+    done.store(number, order!(A9: Release));
+    // ORDER(A11): pairs with A7; the owner sees that it was taken back, or the peer that it is done.
+    fence_at!(A11: SeqCst);
+    taken.load(Relaxed) >= number
+}
+
+/// The last request that the peer whose word is `done` has done.
+pub(super) fn last_done(done: &AtomicU64) -> u64 {
+    // ORDER(A10): pairs with A9.
+    done.load(order!(A10: Acquire))
 }
 
 /// Where exposed memory lies, and what peers may do with it.

@@ -151,6 +151,7 @@ impl Inbox {
         own.helped(row_here).store(0, Relaxed);
         own.visits(row_here).store(0, Relaxed);
         own.served(row_here).store(0, Relaxed);
+        own.done(row_here).store(0, Relaxed);
         own.admits(row_here).store(0, Relaxed);
         own.taken(row_here).store(0, Relaxed);
         let (traffic, present) = PeerCounter::ALL.split_at(TRAFFIC_COUNTERS);

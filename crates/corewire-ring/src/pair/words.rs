@@ -117,6 +117,13 @@ impl EndpointMemory {
         self.segment.word64(self.sizes.row_offset(row) + at::ROW_SERVED)
     }
 
+    /// The last request of the peer of `row` for access that is done, of those that are told so.
+    #[inline]
+    #[must_use]
+    pub fn done(&self, row: u32) -> &AtomicU64 {
+        self.segment.word64(self.sizes.row_offset(row) + at::ROW_DONE)
+    }
+
     /// The last request for access to the peer of `row` that the owner has taken back.
     #[inline]
     #[must_use]

@@ -20,8 +20,8 @@ use corewire_layout::counters::{COUNTERS_MAX, TRAFFIC_COUNTERS};
 use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COOKIE, ENDPOINT_COUNTERS,
     ENDPOINT_CPU, ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_ADMITS, ROW_COUNTERS,
-    ROW_CURSOR, ROW_EARLIER, ROW_HELPED, ROW_PULLED, ROW_RING, ROW_SERVED, ROW_STATE, ROW_TAKEN,
-    ROW_VISITS, SUMMARY,
+    ROW_CURSOR, ROW_DONE, ROW_EARLIER, ROW_HELPED, ROW_PULLED, ROW_RING, ROW_SERVED, ROW_STATE,
+    ROW_TAKEN, ROW_VISITS, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
 use corewire_layout::rendezvous::OFFERS_MAX;
@@ -368,7 +368,7 @@ impl Region {
             plan.words32.push(one32(row + ROW_STATE));
             let words = [
                 ROW_RING, ROW_CURSOR, ROW_HELPED, ROW_PULLED, ROW_VISITS, ROW_SERVED, ROW_TAKEN,
-                ROW_ADMITS,
+                ROW_ADMITS, ROW_DONE,
             ];
             plan.words64.extend(words.map(|at| one64(row + at)));
             plan.words64.push(row + ROW_COUNTERS..row + ROW_HELPED);

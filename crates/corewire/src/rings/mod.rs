@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | the transport, and the peers that the control thread links |
 //! | [`sending`] | the ways of a message into slots and cells |
+//! | [`long`] | how messages move that do not fit in slots |
 //! | [`pipe`] | which memory long messages go through |
 //! | [`grants`] | what peers grant of room for messages that stay in the heap |
 //! | [`exposed`], [`concealed`] | memory that peers copy to and from by themselves |
@@ -13,6 +14,7 @@ mod blocks;
 mod concealed;
 mod exposed;
 mod grants;
+mod long;
 mod pipe;
 mod sending;
 
@@ -35,34 +37,11 @@ use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_
 pub(crate) use self::blocks::Returned;
 use self::concealed::Exposures;
 use self::grants::{Grant, PeerGrants, has_room};
+pub(crate) use self::long::LongMessages;
+pub use self::long::Rendezvous;
 use self::pipe::Pipe;
 use crate::halves::{EndpointHalf, PeerChange, notice};
 use crate::host::PairRing as Pairs;
-
-/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](crate::Endpoint). The sender's
-/// setting decides whether a message goes through cells. Both sides copy only if both say `BothSides`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Rendezvous {
-    /// As a sender: its peers may read the message in its memory; from 64 KiB on it writes to their memory, too,
-    /// while it is in a call. As a receiver: it reads its peers' memory, and lets them write to the memory of the
-    /// receive.
-    #[default]
-    BothSides,
-    /// As a sender: its peers may read the message in its memory. As a receiver: it reads its peers' memory. It
-    /// writes to no other process's memory, and lets no peer write to its own.
-    Pull,
-    /// As a sender: its messages go through its cells, copied twice, and no peer reads its memory. As a receiver: it
-    /// reads the messages that peers offer in their memory.
-    Cells,
-}
-
-/// How an endpoint sends messages that do not fit in slots.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LongMessages {
-    pub(crate) rendezvous: Rendezvous,
-    pub(crate) thresholds: Thresholds,
-}
 
 /// The rings between one endpoint and all its peers on this machine.
 pub(crate) struct PairRings {
@@ -549,6 +528,14 @@ impl Transport for PairRings {
 
     fn serve(&mut self, row: u32, number: u64) -> bool {
         self.pairs.serve(row, number)
+    }
+
+    fn finish(&mut self, row: u32, number: u64) -> bool {
+        self.pairs.finish(row, number)
+    }
+
+    fn last_done(&self, row: u32) -> u64 {
+        self.pairs.last_done(row)
     }
 
     fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {

@@ -200,7 +200,44 @@ fn requests_after_one_that_was_begun_are_not() {
     });
 }
 
+/// Who finds that a request is done finds what was done.
+#[test]
+fn quick_a_word_tells_what_was_done() {
+    check_bare(4, || {
+        let (_a, mut owner, _b, asker) = two(Asymmetric);
+        let memory = Arc::new(Memory(UnsafeCell::new(0)));
+        let peer = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                memory.write();
+                owner.finish(0, 1)
+            }
+        });
+        if asker.last_done(0) == 1 {
+            memory.write();
+        }
+        peer.join().unwrap();
+    });
+}
+
+/// A peer that stops polling takes its request back, or finds it done, or is answered.
+#[test]
+fn quick_who_polls_no_more_is_answered() {
+    check_bare(4, || {
+        let (_a, mut owner, _b, mut asker) = two(Asymmetric);
+        // What it does not begin it answers, too.
+        let peer = thread::spawn(move || !owner.serve(0, 1) || owner.finish(0, 1));
+        let is_over = asker.take_back(0, 1, 1) || asker.last_done(0) == 1;
+        let is_answered = peer.join().unwrap();
+        assert!(is_over || is_answered, "assertion: it waits for ever");
+    });
+}
+
 mutants! {
+    mutant_a7_of_an_answer: A7 => quick_who_polls_no_more_is_answered;
+    mutant_a9: A9 => quick_a_word_tells_what_was_done;
+    mutant_a10: A10 => quick_a_word_tells_what_was_done;
+    mutant_a11: A11 => quick_who_polls_no_more_is_answered;
     mutant_a2_of_a_link: A2 => quick_a_peer_that_is_linked_late_finds_nothing;
     mutant_a2_of_a_removal: A2 => quick_a_peer_that_is_removed_does_not_visit;
     mutant_a7: A7 => quick_a_request_is_taken_back_or_begun;

@@ -52,6 +52,21 @@ impl<H: Host> Endpoint<H> {
         exposures::serve(self.memory.served(row), taken, number)
     }
 
+    /// Request `number` of the peer of `row` is done, which its word says. True if the peer may not look there, and must be
+    /// answered.
+    pub fn finish(&mut self, row: u32, number: u64) -> bool {
+        let Some(peer) = self.peers.get(row) else { return false };
+        let taken = peer.inbox.peer().taken(peer.outbox.row_there());
+        exposures::finish(self.memory.done(row), taken, number)
+    }
+
+    /// The last request to the peer of `row` that is done, as its word says.
+    #[must_use]
+    pub fn last_done(&self, row: u32) -> u64 {
+        let Some(peer) = self.peers.get(row) else { return 0 };
+        exposures::last_done(peer.inbox.peer().done(peer.outbox.row_there()))
+    }
+
     /// Begins a visit to the memory that the peer of `row` exposes. `None` if there is no such peer, or its data thread does
     /// not know this endpoint yet, or any more.
     #[must_use]

@@ -267,6 +267,13 @@ impl Endpoint {
         self.engine.start_change(peer, kind, parts, (compared, operands), target.into(), options)
     }
 
+    /// Number of accesses to the memory of a peer that have begun and are not complete. Each takes memory until it is: a program
+    /// that begins them without end looks here, and calls [`progress`](Self::progress).
+    #[must_use]
+    pub fn pending_accesses(&self, peer: Peer) -> usize {
+        self.engine.pending_accesses(peer)
+    }
+
     /// Changes a number in the memory of a peer by `operand`, at this key and offset. Returns what it was. The peer does it,
     /// while one of its calls runs or waits, or in its [thread](Self::with_progress_thread); this call waits for it.
     ///
