@@ -85,6 +85,36 @@ fn memory_is_written_and_read() {
 }
 
 #[test]
+fn a_program_that_begins_too_many_tries_again() {
+    let (first, second, to_second, _) = pair();
+    let mut memory = vec![0u64; 5000];
+    let (at, length) = (memory.as_mut_ptr().cast(), 8 * memory.len());
+    let mr = register(&second, at, length, EVERYTHING, 3);
+    let (ep, mut refused) = (first.ep, 0);
+    for number in 0..5000u64 {
+        let put = || {
+            let source = (&raw const number).cast();
+            call!(ep.rma.inject(source, 8, to_second, 8 * number, 3))
+        };
+        let mut status = put();
+        if status == -again() {
+            refused += 1;
+            until(&[&first, &second], || {
+                status = put();
+                status == 0
+            });
+        }
+        assert_eq!(status, 0);
+    }
+    assert!(refused > 0, "as many as it likes are under way");
+    until(&[&first, &second], || memory[4999] == 4999);
+    assert!((0..).zip(&memory).all(|(number, found)| *found == number));
+    assert_eq!(close(mr.cast()), 0);
+    first.close();
+    second.close();
+}
+
+#[test]
 fn lists_are_copied_on_both_sides_and_count_once() {
     let (first, second) = (Node::unbound(Options::default()), Node::new());
     let (ep, cntr) = (first.ep, open_cntr(first.domain, FI_WAIT_NONE));

@@ -90,6 +90,19 @@ fn choices_are_kept() {
 }
 
 #[test]
+fn before_1_5_a_mode_of_registration_is_named() {
+    let old = corewire_ofi::version(1, 4);
+    for (asked, offered) in [(0, FI_MR_SCALABLE), (FI_MR_BASIC, FI_MR_BASIC)] {
+        let hints = get_info(old, None, 0, null()).unwrap();
+        domain(unsafe { &mut *hints }).mr_mode = asked;
+        let info = get_info(old, None, 0, hints).unwrap();
+        assert_eq!(domain(unsafe { &mut *info }).mr_mode, offered);
+        free(hints);
+        free(info);
+    }
+}
+
+#[test]
 fn the_longer_context_will_do() {
     let info = ask(|hints| hints.mode = FI_CONTEXT2 | FI_ASYNC_IOV).unwrap();
     assert_eq!(unsafe { (*info).mode }, FI_CONTEXT2);

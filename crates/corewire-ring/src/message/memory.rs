@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use corewire_layout::rendezvous::Stretch;
 
-use crate::copying::{NextReader, copy_anywhere};
+use crate::copying::{NextReader, copy, copy_anywhere};
 
 use super::{Fragment, Landing, Room, Sink, Source, gather, put, scatter, stretch_of};
 
@@ -384,7 +384,11 @@ impl Sink for Vec<u8> {
 fn append(bytes: &mut Vec<u8>, at: usize, source: &[u8]) -> usize {
     bytes.truncate(at);
     let count = source.len().min(bytes.capacity() - bytes.len());
-    bytes.extend_from_slice(&source[..count]);
+    let room = bytes.spare_capacity_mut();
+    // SAFETY: `count` bytes of room, and a live reference that is no part of it.
+    unsafe { copy(NextReader::Own, source.as_ptr(), room.as_mut_ptr().cast(), count) };
+    // SAFETY: within the capacity, and written.
+    unsafe { bytes.set_len(bytes.len() + count) };
     count
 }
 

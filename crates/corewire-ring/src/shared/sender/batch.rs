@@ -5,6 +5,7 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, RUN_SLOTS
 use super::{Inline, Sender, Staged};
 use crate::Host;
 use crate::channel::{Area, Room};
+use crate::copying::{NextReader, copy_slice};
 use crate::region::{Access, set_aside};
 
 /// Room that is put back on drop unless it is kept.
@@ -75,7 +76,11 @@ impl<H: Host> Sender<H> {
             self.staged_count += 1;
             return Ok(());
         }
-        self.stage_elsewhere(message.len(), |payload| payload.copy_from_slice(message), wait)
+        self.stage_elsewhere(
+            message.len(),
+            |payload| copy_slice(NextReader::Peer, message, payload),
+            wait,
+        )
     }
 
     /// As [`Sender::stage`], for a message of `bytes` bytes that `write` writes to the memory it is
