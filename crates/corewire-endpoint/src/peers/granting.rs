@@ -4,7 +4,7 @@ use corewire_layout::grants::{grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
 
 use super::Peers;
-use super::row::{GrantedHere, Link};
+use super::row::{GrantedHere, Link, NoticeBytes};
 use crate::grants::{Change, Grants};
 use crate::transport::Transport;
 
@@ -109,7 +109,8 @@ impl<T: Transport> Peers<T> {
         grant.kept = (!is_over).then_some(kept);
         if !was_told {
             // Only the last one matters.
-            let is_other = |(_, bytes): &(u64, Vec<u8>)| bytes.first() != Some(&(Verb::Kept as u8));
+            let is_other =
+                |(_, bytes): &(u64, NoticeBytes)| bytes.first() != Some(&(Verb::Kept as u8));
             self.rows[row as usize].notices.retain(is_other);
             let serial = self.rows[row as usize].grant.serial;
             self.notify(row, serial.into(), Verb::Kept, kept);

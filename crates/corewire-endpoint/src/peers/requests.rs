@@ -8,7 +8,9 @@ use corewire_layout::access::{
 };
 use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, Verb};
 use corewire_ring::message::{Fragment, Memory, Sink, Source};
+use smallvec::SmallVec;
 
+use super::row::NoticeBytes;
 use crate::error::MessageError;
 
 /// After a peer has not answered in time, so many short copies are made without asking it; each time twice as many, up to
@@ -72,7 +74,7 @@ pub(super) enum Step {
     /// An answer.
     Wait,
     /// A request: its number and its notice.
-    Ask(u64, Vec<u8>),
+    Ask(u64, NoticeBytes),
     /// The copy of the oldest access.
     Copy,
     /// The end of the oldest access.
@@ -222,7 +224,7 @@ impl Accesses {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: SmallVec<[Part; 1]>,
     /// The operands: what is put; what numbers are changed by, or replaced with.
     pub(crate) operands: Memory,
     /// What numbers are compared with, or the bits that are replaced.
@@ -237,7 +239,7 @@ impl Request {
     pub(crate) fn new(kind: Kind, parts: &[Part]) -> Self {
         let (operands, compared) = (Memory::default(), Memory::default());
         let target = Memory::default();
-        Self { kind, parts: parts.to_vec(), operands, compared, target, signal: None }
+        Self { kind, parts: parts.into(), operands, compared, target, signal: None }
     }
 
     pub(crate) fn put(parts: &[Part], memory: Memory) -> Self {
@@ -299,9 +301,10 @@ impl Request {
     }
 
     /// The notice of that request, with its operands.
-    fn notice(&self, access: &Access, from: u64) -> Vec<u8> {
+    fn notice(&self, access: &Access, from: u64) -> NoticeBytes {
         let (bytes, count) = (access.bytes as usize, access.kind.operand_bytes(1));
-        let mut notice = Vec::with_capacity(NOTICE_BYTES + ACCESS_HEAD_BYTES + count * bytes);
+        let length = NOTICE_BYTES + ACCESS_HEAD_BYTES + count * bytes;
+        let mut notice = NoticeBytes::with_capacity(length);
         let words = Notice { verb: Verb::Access, offset: access.offset };
         notice.extend_from_slice(&words.to_bytes());
         notice.extend_from_slice(&access.to_bytes());

@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use corewire_layout::name::ChannelName;
+use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space};
+use smallvec::SmallVec;
 
 use super::requests::Accesses;
 use crate::budget::cost;
 use crate::rendezvous::Offered;
 use crate::selector::Status;
 use crate::transport::Gone;
+
+/// The bytes of a notice: few of them lie here.
+pub(super) type NoticeBytes = SmallVec<[u8; INLINE_BYTES_MAX]>;
 
 /// A peer's row.
 #[derive(Debug, Default)]
@@ -42,7 +47,7 @@ pub(super) struct Row {
     /// Acknowledgements that wait for room.
     pub(super) acks: VecDeque<u64>,
     /// Notices that wait for room: numbers of offers, and contents.
-    pub(super) notices: VecDeque<(u64, Vec<u8>)>,
+    pub(super) notices: VecDeque<(u64, NoticeBytes)>,
     /// Nothing more is taken from it until there is room for acknowledgements.
     pub(super) is_muted: bool,
     /// Messages that were offered to it, by the numbers of the offers.

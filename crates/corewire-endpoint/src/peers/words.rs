@@ -4,7 +4,7 @@ use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, OFFERS_MAX, Verb};
 use corewire_ring::message::{Envelope, Space, Wants};
 
 use super::Peers;
-use super::row::{Pending, Unacknowledged};
+use super::row::{NoticeBytes, Pending, Unacknowledged};
 use super::sends::ack;
 use crate::transport::Transport;
 
@@ -22,14 +22,14 @@ impl<T: Transport> Peers<T> {
         offset: u64,
         place: &[u8],
     ) {
-        let mut bytes = Vec::with_capacity(NOTICE_BYTES + place.len());
+        let mut bytes = NoticeBytes::with_capacity(NOTICE_BYTES + place.len());
         bytes.extend_from_slice(&Notice { verb, offset }.to_bytes());
         bytes.extend_from_slice(place);
         self.notify_by(row, number, bytes);
     }
 
     /// The same, of the bytes of a notice.
-    pub(super) fn notify_by(&mut self, row: u32, number: u64, bytes: Vec<u8>) {
+    pub(super) fn notify_by(&mut self, row: u32, number: u64, bytes: NoticeBytes) {
         let entry = &mut self.rows[row as usize];
         if entry.gone.is_some() {
             return;
@@ -53,7 +53,8 @@ impl<T: Transport> Peers<T> {
                 Ok(true) => has_news = true,
                 // A long answer goes on when there is room.
                 Ok(false) if sent > 0 => {
-                    let pending = Pending { sent, ..Pending::new(envelope, bytes.into()) };
+                    let pending =
+                        Pending { sent, ..Pending::new(envelope, bytes.into_vec().into()) };
                     self.send_later(row, pending);
                     return true;
                 }
