@@ -2,7 +2,7 @@
 //! measures both, one right after the other, so that what slows the machine slows both.
 
 /// A better choice must be so much better.
-const GAIN_MIN: f64 = 1.02;
+const GAIN_MIN: f64 = 1.05;
 /// At no distance may it be so much worse.
 const LOSS_MAX: f64 = 0.97;
 

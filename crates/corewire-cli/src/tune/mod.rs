@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Rounds of each measurement, in which all candidates take turns: more are surer, and take longer
-    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Say what becomes of a message of this size: 65536, 64K, 1M
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, conflicts_with = "out")]
@@ -184,12 +184,12 @@ fn measure(rounds: u32) -> Result<Findings, Failure> {
         |lines: &str| format!("format = 1\nprocessor = \"any\"\n\n[messages]\n{lines}\n");
 
     progress.step("messages through cells, or left in their sender's memory");
-    let offered = |above: u64| {
-        messages(&format!(
-            "offered_above_bytes = {above}\noffered_if_scarce_above_bytes = {above}\nin_place_up_to_bytes = 0"
-        ))
-    };
-    let [cells, left] = times(rounds, &crews, &[offered(ALL), offered(0)], &SIZES)?;
+    // What the cells have no room for is left in its sender's memory: nobody need act again for it then.
+    let cells = messages(&format!("offered_above_bytes = {ALL}\nin_place_up_to_bytes = 0"));
+    let left = messages(
+        "offered_above_bytes = 0\noffered_if_scarce_above_bytes = 0\nin_place_up_to_bytes = 0",
+    );
+    let [cells, left] = times(rounds, &crews, &[cells, left], &SIZES)?;
     let offered_above = threshold(&cells, &left, &SIZES, default.offered_above());
 
     progress.step("messages that one side copies, or both");
