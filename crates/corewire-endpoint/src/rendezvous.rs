@@ -40,11 +40,16 @@
 //! Zero-copy", 2.
 
 use corewire_layout::rendezvous::{Offer, OfferWants, OfferedSpace, Stretch};
+use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
+use smallvec::SmallVec;
 
 use crate::error::MessageError;
 use crate::list::Key;
 use crate::selector::{Peer, Status};
+
+/// The bytes of a notice between two engines: few of them lie here.
+pub(crate) type NoticeBytes = SmallVec<[u8; INLINE_BYTES_MAX]>;
 
 /// A message that this endpoint has offered.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use corewire_layout::grants::{grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
 
 use super::Peers;
-use super::row::{GrantedHere, Link, NoticeBytes};
+use super::row::{GrantedHere, Link};
 use crate::grants::{Change, Grants};
+use crate::rendezvous::NoticeBytes;
 use crate::transport::Transport;
 
 impl<T: Transport> Peers<T> {

@@ -10,8 +10,8 @@ use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, Verb};
 use corewire_ring::message::{Fragment, Memory, Sink, Source};
 use smallvec::SmallVec;
 
-use super::row::NoticeBytes;
 use crate::error::MessageError;
+use crate::rendezvous::NoticeBytes;
 
 /// After a peer has not answered in time, so many short copies are made without asking it; each time twice as many, up to
 /// the second number.

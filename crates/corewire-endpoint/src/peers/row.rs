@@ -3,18 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use corewire_layout::name::ChannelName;
-use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space};
-use smallvec::SmallVec;
 
 use super::requests::Accesses;
 use crate::budget::cost;
-use crate::rendezvous::Offered;
+use crate::rendezvous::{NoticeBytes, Offered};
 use crate::selector::Status;
 use crate::transport::Gone;
-
-/// The bytes of a notice: few of them lie here.
-pub(super) type NoticeBytes = SmallVec<[u8; INLINE_BYTES_MAX]>;
 
 /// A peer's row.
 #[derive(Debug, Default)]

@@ -4,8 +4,9 @@ use corewire_layout::rendezvous::{NOTICE_BYTES, Notice, OFFERS_MAX, Verb};
 use corewire_ring::message::{Envelope, Space, Wants};
 
 use super::Peers;
-use super::row::{NoticeBytes, Pending, Unacknowledged};
+use super::row::{Pending, Unacknowledged};
 use super::sends::ack;
+use crate::rendezvous::NoticeBytes;
 use crate::transport::Transport;
 
 impl<T: Transport> Peers<T> {
