@@ -327,6 +327,11 @@ pub trait Transport {
         0
     }
 
+    /// Whether a thread may be waiting for this endpoint's descriptor, which a word does not make readable.
+    fn is_announced(&self) -> bool {
+        false
+    }
+
     /// Copies to the memory of the peer of `row`. False if it must be asked instead; a part may have been copied.
     fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {
         let _ = (row, parts, source);

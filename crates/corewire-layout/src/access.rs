@@ -385,6 +385,9 @@ pub enum Denial {
 /// What a notice of [`Verb::Accessed`](crate::rendezvous::Verb) says in its offset: 0, or why it was not done.
 pub type Answer = Result<(), Denial>;
 
+/// In place of 0: it was done, as the word of the row says, too. The peer may have read that already.
+pub const TOLD_TWICE: u64 = 6;
+
 /// An answer as a number.
 #[must_use]
 pub const fn answer_to_word(answer: Answer) -> u64 {
@@ -398,7 +401,7 @@ pub const fn answer_to_word(answer: Answer) -> u64 {
 #[must_use]
 pub const fn answer_of_word(word: u64) -> Option<Answer> {
     Some(match word {
-        0 => Ok(()),
+        0 | TOLD_TWICE => Ok(()),
         1 => Err(Denial::Key),
         2 => Err(Denial::Rights),
         3 => Err(Denial::Bounds),
@@ -475,7 +478,7 @@ mod tests {
         for word in 0..6 {
             assert_eq!(answer_of_word(word).map(answer_to_word), Some(word));
         }
-        assert_eq!(answer_of_word(6), None);
+        assert_eq!((answer_of_word(TOLD_TWICE), answer_of_word(7)), (Some(Ok(())), None));
     }
 
     proptest! {

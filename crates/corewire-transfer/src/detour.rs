@@ -9,12 +9,13 @@
 //! Whether this processor is one of those is measured once.
 
 use std::cell::RefCell;
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use corewire_layout::PAGE_BYTES;
 use corewire_layout::rendezvous::Stretch;
 use corewire_ring::copying::{NextReader, Routine, copy, is_close};
+use corewire_ring::sync::Ordering::Relaxed;
+use corewire_ring::sync::StaticU64;
 
 use crate::walks::{Piece, SLOW_BYTES_MAX, vector_of};
 
@@ -35,24 +36,31 @@ pub(crate) fn is_slow(from: &Stretch, to: &Stretch) -> bool {
 
 /// Whether this processor copies slowly by string instructions to a target close behind its source.
 fn are_strings_slow() -> bool {
-    static ARE_SLOW: OnceLock<bool> = OnceLock::new();
-    *ARE_SLOW.get_or_init(|| {
-        const BYTES: usize = 8192;
-        let (source, mut target) = (vec![1u8; BYTES], vec![0u8; BYTES + 2 * PAGE_BYTES]);
-        let at = source.as_ptr().addr().wrapping_sub(target.as_ptr().addr()) % PAGE_BYTES;
-        let mut best_of = |after: usize| {
-            let to = &mut target[at + after..][..BYTES];
-            let times = (0..5).map(|_| {
-                let began = Instant::now();
-                // SAFETY: both are live, of this length, and two vectors.
-                unsafe { Routine::String.copy(source.as_ptr(), to.as_mut_ptr(), BYTES) };
-                began.elapsed()
-            });
-            times.min().unwrap_or_default()
-        };
-        let apart = best_of(64);
-        best_of(16) > 4 * apart
-    })
+    const UNKNOWN: u64 = 0;
+    // No lock: a child that is forked meanwhile measures by itself.
+    static KNOWN: StaticU64 = StaticU64::new(UNKNOWN);
+    if KNOWN.load(Relaxed) == UNKNOWN {
+        KNOWN.store(1 + u64::from(measure_strings()), Relaxed);
+    }
+    KNOWN.load(Relaxed) == 2
+}
+
+fn measure_strings() -> bool {
+    const BYTES: usize = 8192;
+    let (source, mut target) = (vec![1u8; BYTES], vec![0u8; BYTES + 2 * PAGE_BYTES]);
+    let at = source.as_ptr().addr().wrapping_sub(target.as_ptr().addr()) % PAGE_BYTES;
+    let mut best_of = |after: usize| {
+        let to = &mut target[at + after..][..BYTES];
+        let times = (0..5).map(|_| {
+            let began = Instant::now();
+            // SAFETY: both are live, of this length, and two vectors.
+            unsafe { Routine::String.copy(source.as_ptr(), to.as_mut_ptr(), BYTES) };
+            began.elapsed()
+        });
+        times.min().unwrap_or_default()
+    };
+    let apart = best_of(64);
+    best_of(16) > 4 * apart
 }
 
 /// One detour: the place of the memory between, and what the piece would have copied from or to.
@@ -66,7 +74,8 @@ impl Detour {
     /// The detour of a piece that is slow: it takes the local stretch's place.
     pub(crate) fn of(piece: &mut Piece) -> Option<Self> {
         let (local, remote) = piece.slow?;
-        let mut memory = BETWEEN.take();
+        // None at the end of a thread.
+        let mut memory = BETWEEN.try_with(RefCell::take).unwrap_or_default();
         let (bytes, most) =
             (usize::try_from(local.bytes).ok()?, usize::try_from(SLOW_BYTES_MAX).ok()?);
         memory.resize(most + PAGE_BYTES, 0);

@@ -141,8 +141,9 @@ impl<T: Transport> Peers<T> {
     /// Goes on with the accesses to the peer of `row`, which is linked: as much is asked as may wait for answers.
     pub(super) fn ask(&mut self, row: u32) {
         loop {
+            let polls = !self.transport.is_announced();
             let accesses = &mut self.rows[row as usize].accesses;
-            match accesses.next_step() {
+            match accesses.next_step(polls) {
                 Step::Wait => break,
                 Step::Ask(number, notice) => self.notify_by(row, number, notice),
                 Step::Copy => {

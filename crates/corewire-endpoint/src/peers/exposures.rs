@@ -1,9 +1,10 @@
 //! Memory that this endpoint exposes to its peers, and what it does there for them.
 
 use corewire_layout::access::{
-    ACCESSES_MAX, Access, Answer, Denial, Kind, Reply, Rights, answer_to_word, exposure_key,
+    ACCESSES_MAX, Access, Answer, Denial, Kind, Reply, Rights, TOLD_TWICE, answer_to_word,
+    exposure_key,
 };
-use corewire_layout::rendezvous::{Stretch, Verb};
+use corewire_layout::rendezvous::{Notice, Stretch, Verb};
 use corewire_ring::message::Exposed;
 use corewire_ring::pair::ExposedPlace;
 
@@ -12,6 +13,10 @@ use crate::error::MessageError;
 use crate::exposures::Exposure;
 use crate::selector::Status;
 use crate::transport::{PeerViolation, Transport};
+
+/// Maximum number of answers that a peer's word has told, too, and that wait for room: a peer that takes requests back at the moment
+/// when they are done causes one each time.
+const TOLD_TWICE_MAX: usize = 1024;
 
 impl<T: Transport> Peers<T> {
     /// Lets peers access memory. Returns its key.
@@ -65,7 +70,8 @@ impl<T: Transport> Peers<T> {
         let Some((access, operands)) = Access::parse(offset, place) else {
             return self.cut_off(row, PeerViolation { word: "access", found: number, position: 0 });
         };
-        if self.unsent_answers(row) >= ACCESSES_MAX {
+        let (unsent, told_twice) = self.unsent_answers(row);
+        if unsent >= ACCESSES_MAX || told_twice >= TOLD_TWICE_MAX {
             let violation = PeerViolation { word: "accesses", found: number, position: 0 };
             return self.cut_off(row, violation);
         }
@@ -80,21 +86,30 @@ impl<T: Transport> Peers<T> {
             Some(exposure) if !self.is_there(exposure, &access) => Err(Denial::Unmapped),
             Some(exposure) => exposure.apply(&access, operands, &mut found),
         };
-        if !self.tell_by_word(row, number, &access, answer) {
-            self.notify_of_place(row, number, Verb::Accessed, answer_to_word(answer), &found);
+        if let Some(answer) = self.answer_beside_word(row, number, &access, answer) {
+            self.notify_of_place(row, number, Verb::Accessed, answer, &found);
         }
     }
 
-    /// Whether a word has told this answer.
-    fn tell_by_word(&mut self, row: u32, number: u64, access: &Access, answer: Answer) -> bool {
+    /// What a notice must answer; `None` if a word has told it.
+    fn answer_beside_word(
+        &mut self,
+        row: u32,
+        number: u64,
+        access: &Access,
+        answer: Answer,
+    ) -> Option<u64> {
         let has_denied = &mut self.rows[row as usize].has_denied;
         match access.reply {
-            Reply::Notice => return false,
+            Reply::Notice => return Some(answer_to_word(answer)),
             Reply::FirstWord => *has_denied = false,
             Reply::Word => {}
         }
         *has_denied |= answer.is_err();
-        !*has_denied && !self.transport.finish(row, number)
+        if *has_denied {
+            return Some(answer_to_word(answer));
+        }
+        self.transport.finish(row, number).then_some(TOLD_TWICE)
     }
 
     /// Whether peers may signal.
@@ -131,9 +146,16 @@ impl<T: Transport> Peers<T> {
             }
     }
 
-    /// Number of answers to the peer of `row` that wait for room.
-    fn unsent_answers(&self, row: u32) -> usize {
-        let is_answer = |words: &[u8]| words.first() == Some(&(Verb::Accessed as u8));
-        self.rows[row as usize].notices.iter().filter(|(_, words)| is_answer(words)).count()
+    /// Number of answers to the peer of `row` that wait for room, and of those that its word has told, too.
+    fn unsent_answers(&self, row: u32) -> (usize, usize) {
+        let notices = self.rows[row as usize].notices.iter();
+        let notices = notices.filter_map(|(_, words)| Notice::parse(words));
+        notices.filter(|(notice, _)| notice.verb == Verb::Accessed).fold(
+            (0, 0),
+            |(unsent, told_twice), (notice, _)| match notice.offset {
+                TOLD_TWICE => (unsent, told_twice + 1),
+                _ => (unsent + 1, told_twice),
+            },
+        )
     }
 }

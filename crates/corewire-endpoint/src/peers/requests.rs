@@ -93,7 +93,8 @@ impl Waiting {
 }
 
 impl Accesses {
-    pub(super) fn next_step(&mut self) -> Step {
+    /// `polls`: this endpoint polls, and takes back what it has asked for before it sleeps.
+    pub(super) fn next_step(&mut self, polls: bool) -> Step {
         let Self { waiting, asked, number, taken, void, steps, .. } = self;
         if waiting.front().is_some_and(Waiting::is_over) {
             return Step::End;
@@ -117,9 +118,8 @@ impl Accesses {
             Way::Asked | Way::AskedFirst => {}
         }
         let Some(mut access) = next.request.next(next.asked) else { return Step::Wait };
-        // Who does not sleep polls for the word of what it may take back.
         access.reply = match next.way {
-            Way::AskedFirst if access.kind.tells() => Reply::Notice,
+            Way::AskedFirst if access.kind.tells() || !polls => Reply::Notice,
             Way::AskedFirst if asked.is_empty() => Reply::FirstWord,
             Way::AskedFirst => Reply::Word,
             Way::Asked | Way::Copied => Reply::Notice,
@@ -320,5 +320,72 @@ impl Request {
     /// The memory that its caller gets back.
     pub(super) fn into_memory(self) -> Memory {
         if self.kind.tells() { self.target } else { self.operands }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `count` short puts, of which all that may be are asked for: the replies that they ask for.
+    fn asked(accesses: &mut Accesses, count: u32, polls: bool) -> Vec<Reply> {
+        for operation in 0..count {
+            let part = Part { key: 1, offset: 0, bytes: 8 };
+            let request = Request::put(&[part], vec![0; 8].into());
+            let (way, asked, answered, denied) = (Way::AskedFirst, 0, 0, None);
+            let waiting = Waiting { operation, request, way, asked, answered, denied };
+            accesses.waiting.push_back(waiting);
+        }
+        let mut replies = Vec::new();
+        while let Step::Ask(_, notice) = accesses.next_step(polls) {
+            let (notice, place) = Notice::parse(&notice).unwrap();
+            replies.push(Access::parse(notice.offset, place).unwrap().0.reply);
+        }
+        replies
+    }
+
+    /// Whether the oldest access ends next; then it does.
+    fn ends(accesses: &mut Accesses) -> bool {
+        let is_end = matches!(accesses.next_step(true), Step::End);
+        if is_end {
+            accesses.waiting.pop_front();
+        }
+        is_end
+    }
+
+    #[test]
+    fn a_word_ends_all_up_to_its_number() {
+        let mut accesses = Accesses::default();
+        let replies = asked(&mut accesses, 3, true);
+        assert_eq!(replies, [Reply::FirstWord, Reply::Word, Reply::Word]);
+        assert!(!accesses.is_done(0));
+        for _ in 0..2 {
+            assert!(accesses.is_done(2) && accesses.take_answer(Ok(()), &[]));
+            assert!(ends(&mut accesses));
+        }
+        assert!(!accesses.is_done(2));
+        // The last one is answered by a notice, after it could not be taken back.
+        assert!(accesses.take_answer(Ok(()), &[]) && ends(&mut accesses) && accesses.is_empty());
+        assert_eq!(asked(&mut accesses, 1, true), [Reply::FirstWord]);
+    }
+
+    #[test]
+    fn one_that_does_not_poll_is_answered() {
+        let mut accesses = Accesses::default();
+        assert_eq!(asked(&mut accesses, 2, false), [Reply::Notice; 2]);
+        assert!(!accesses.is_done(9));
+    }
+
+    #[test]
+    fn no_more_are_asked_for_than_may_be() {
+        let mut accesses = Accesses::default();
+        let most = u32::try_from(ACCESSES_MAX).unwrap();
+        assert_eq!(asked(&mut accesses, most + 5, true).len(), ACCESSES_MAX);
+        let (first, last) = accesses.takeable().unwrap();
+        assert_eq!((first, last), (1, u64::from(most)));
+        // Those that were taken back count until they are answered as such.
+        accesses.forget_asked(last);
+        assert_eq!((accesses.void, accesses.asked.len()), (ACCESSES_MAX, 0));
+        assert!(!accesses.asks_first() && accesses.takeable().is_none());
     }
 }

@@ -538,6 +538,10 @@ impl Transport for PairRings {
         self.pairs.last_done(row)
     }
 
+    fn is_announced(&self) -> bool {
+        self.pairs.is_announced()
+    }
+
     fn copy_to(&mut self, row: u32, parts: &[Part], source: &impl Source) -> bool {
         self.copy_to_peer(row, parts, source)
     }

@@ -1,11 +1,13 @@
 //! Exposed memory among processes that make no call, are stopped and are killed, and where the kernel copies nothing.
 
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use corewire::{
     Domain, Endpoint, ExposedMemory, Memory, MessageError, NumberChange, NumberKind, Options, Peer,
     RemoteChange, RemotePart, WindowRights,
 };
+use corewire_os::event::wait_readable;
 
 use crate::roles::{Directory, Role};
 
@@ -83,6 +85,32 @@ fn copies_are_made_though_the_owner_makes_no_call_or_is_stopped() {
     found.copy_from_slice(&endpoint.wait(get).unwrap().memory.into_vec());
     assert_eq!(found, 5u64.to_le_bytes());
     copies(&mut endpoint, peer, 7);
+    owner.hang_up();
+    assert!(owner.is_success());
+}
+
+// A put that begins when the endpoint is armed makes the descriptor readable, though nobody polls.
+#[test]
+fn a_put_that_begins_while_its_end_is_waited_for_is_told() {
+    let directory = Directory::new("exposed-armed");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut owner = Role::start("expose", &directory, "owner", &[]);
+    owner.until("exposed");
+    let mut endpoint = domain.endpoint("me").create().unwrap();
+    let peer = endpoint.peer("owner").unwrap();
+    let handle = start_adding(&mut endpoint, peer);
+    endpoint.wait(handle).unwrap().result.unwrap();
+    let readiness = endpoint.readiness();
+    for round in 0..100u8 {
+        while !endpoint.arm().unwrap() {
+            endpoint.progress().unwrap();
+        }
+        let put = endpoint.iput(peer, &[part(0, 8)], vec![round; 8], Options::default()).unwrap();
+        let end = Some(Instant::now() + Duration::from_secs(20));
+        let is_readable = wait_readable(&[readiness.as_fd()], end).unwrap();
+        assert_eq!(is_readable, [true], "round {round}");
+        endpoint.wait(put).unwrap().result.unwrap();
+    }
     owner.hang_up();
     assert!(owner.is_success());
 }

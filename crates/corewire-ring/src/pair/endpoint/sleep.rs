@@ -66,6 +66,13 @@ impl<H: Host> Endpoint<H> {
         true
     }
 
+    /// Whether an announcement stands: a thread may be waiting for the descriptor.
+    #[inline]
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        !self.sleeper.epoch().is_multiple_of(2)
+    }
+
     /// Retracts an announcement.
     pub fn retract(&mut self) {
         self.sleeper.retract(&self.memory.sleeping());

@@ -4,6 +4,7 @@ use corewire_endpoint::{
     Change, Exposed, Kind, Memory, MessageError, Number, OperationHandle, Options, Part, Peer,
     Relation, Rights,
 };
+use corewire_ring::copying::{NextReader, copy_slice};
 
 use super::Endpoint;
 
@@ -156,7 +157,7 @@ impl Endpoint {
         completion.result?;
         let mut parts = completion.memory.parts();
         if let Some(found) = parts.next().filter(|found| found.len() == target.len()) {
-            target.copy_from_slice(found);
+            copy_slice(NextReader::Own, found, target);
         }
         Ok(())
     }
