@@ -53,27 +53,36 @@ pub(super) type Times = Vec<Vec<Vec<f64>>>;
 /// The best of several choices, of which `default` is the index of the one that needs no file. All have times of the same
 /// shape; a round's figure is the geometric mean over its sizes.
 pub(super) fn best(choices: &[Times], default: usize) -> Decision<usize> {
-    let gains = |choice: usize| -> Vec<Vec<f64>> {
-        let distances = choices[choice].iter().zip(&choices[default]);
-        distances
-            .map(|(own, other)| {
-                own.iter().zip(other).map(|(own, other)| gain(own, other)).collect()
-            })
-            .collect()
+    match fastest(choices, default) {
+        Some(choice) if choice != default => decide(choice, &choices[choice], &choices[default]),
+        _ => Decision::Default,
+    }
+}
+
+/// The choice that is most often the fastest one.
+fn fastest(choices: &[Times], default: usize) -> Option<usize> {
+    let gain = |choice: &usize| Gain::of(gains(&choices[*choice], &choices[default]).concat());
+    let all = (0..choices.len()).map(|choice| (choice, gain(&choice).median));
+    all.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(choice, _)| choice)
+}
+
+/// How much better one choice is than another one, by distance and by round.
+fn gains(own: &Times, other: &Times) -> Vec<Vec<f64>> {
+    let of_distance = |(own, other): (&Vec<Vec<f64>>, &Vec<Vec<f64>>)| {
+        own.iter().zip(other).map(|(own, other)| gain(own, other)).collect()
     };
-    let all = (0..choices.len()).map(|choice| {
-        let by_distance: Vec<Gain> = gains(choice).into_iter().map(Gain::of).collect();
-        (choice, by_distance, Gain::of(gains(choice).concat()))
-    });
-    let Some((choice, by_distance, found)) =
-        all.max_by(|one, other| one.2.median.total_cmp(&other.2.median))
-    else {
-        return Decision::Default;
-    };
-    let rounds: Vec<f64> = gains(choice).concat();
+    own.iter().zip(other).map(of_distance).collect()
+}
+
+/// Whether `choice`, which takes the times `own`, is better than the default.
+fn decide<T>(choice: T, own: &Times, default: &Times) -> Decision<T> {
+    let gains = gains(own, default);
+    let by_distance: Vec<Gain> = gains.iter().cloned().map(Gain::of).collect();
+    let rounds = gains.concat();
+    let found = Gain::of(rounds.clone());
     let better = rounds.iter().filter(|gain| **gain > 1.0).count();
     match () {
-        () if choice == default || found.median < GAIN_MIN => Decision::Default,
+        () if found.median < GAIN_MIN => Decision::Default,
         () if by_distance.iter().any(|gain| gain.median < LOSS_MAX) => {
             Decision::Undecided(choice, found)
         }
@@ -93,11 +102,11 @@ fn gain(own: &[f64], other: &[f64]) -> f64 {
 }
 
 /// The best size up to which one way is used, and beyond which the other. `default` is that of the library. The choices are
-/// 0 and each size but the last.
+/// 0 and each size but the last. What is decided is about the sizes for which it changes something.
 pub(super) fn threshold(short: &Times, long: &Times, sizes: &[u64], default: u64) -> Decision<u64> {
-    let choice = |up_to: u64| -> Times {
+    let choice = |up_to: u64, is_counted: &dyn Fn(u64) -> bool| -> Times {
         let mix = |(short, long): (&Vec<f64>, &Vec<f64>)| -> Vec<f64> {
-            let both = short.iter().zip(long).zip(sizes);
+            let both = short.iter().zip(long).zip(sizes).filter(|(_, size)| is_counted(**size));
             both.map(|((short, long), size)| if *size <= up_to { *short } else { *long }).collect()
         };
         let rounds = short.iter().zip(long);
@@ -105,11 +114,14 @@ pub(super) fn threshold(short: &Times, long: &Times, sizes: &[u64], default: u64
     };
     let mut limits: Vec<u64> = vec![default, 0];
     limits.extend(&sizes[..sizes.len().saturating_sub(1)]);
-    let choices: Vec<Times> = limits.iter().map(|limit| choice(*limit)).collect();
-    match best(&choices, 0) {
-        Decision::Default => Decision::Default,
-        Decision::Undecided(index, gain) => Decision::Undecided(limits[index], gain),
-        Decision::Better(index, gain) => Decision::Better(limits[index], gain),
+    let choices: Vec<Times> = limits.iter().map(|limit| choice(*limit, &|_| true)).collect();
+    let Some(limit) = fastest(&choices, 0).map(|index| limits[index]) else {
+        return Decision::Default;
+    };
+    let is_changed = |size: u64| (size <= limit) != (size <= default);
+    match sizes.iter().any(|size| is_changed(*size)) {
+        true => decide(limit, &choice(limit, &is_changed), &choice(default, &is_changed)),
+        false => Decision::Default,
     }
 }
 
