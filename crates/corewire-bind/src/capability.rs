@@ -2,22 +2,19 @@
 //!
 //! Each is a descriptor, passed by the kernel (`SCM_RIGHTS`), and a short note. Papers/003, section 4.4.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
-use corewire::Domain;
 pub(crate) use corewire_circuit::link::capability::{Kind, Outgoing, Received};
 use corewire_circuit::link::sent::{Sent, Whose};
+use corewire_circuit::wire::packet::NOTES_BYTES_MAX;
 pub(crate) use corewire_os::packet::DESCRIPTORS_MAX as CAPABILITIES_MAX;
-use rustix::fs::{Mode, OFlags};
 
 use crate::error::{DecodeError, Problem};
+use crate::reference::{ChannelRef, EndpointRef, NOTE_BYTES_MAX, Named, ServiceRef, WindowRef};
 
-/// The longest note: a name.
-pub(crate) const NOTE_BYTES_MAX: usize = 128;
+/// The notes of any message fit into one packet of a circuit's control lane.
+const _: () = assert!(CAPABILITIES_MAX * (2 + NOTE_BYTES_MAX) <= NOTES_BYTES_MAX);
 
 /// Refuses the capabilities of a message that has none in the interface.
 #[inline]
@@ -107,15 +104,38 @@ impl<'a> Arrived<'a> {
         self.next(Kind::Service).map(|found| ServiceRef(Named::of(found)))
     }
 
+    /// The next one, a window.
+    ///
+    /// # Errors
+    /// As for [`descriptor`](Self::descriptor), or its handle cannot be read.
+    pub fn window(&mut self) -> Result<WindowRef, DecodeError> {
+        let found = self.next(Kind::Window)?;
+        self.window_of(found)
+    }
+
+    fn window_of(&self, found: Received) -> Result<WindowRef, DecodeError> {
+        WindowRef::arrived(Named::of(found)).ok_or(DecodeError {
+            place: self.place,
+            problem: Problem::Capability {
+                found: "a window without a handle",
+                due: Kind::Window.name(),
+            },
+        })
+    }
+
     /// The next one, of any kind, for a program that knows the interface only at run time; `None` behind the last one.
-    pub fn any(&mut self) -> Option<Right> {
-        let found = self.take()?;
-        Some(match found.kind {
+    ///
+    /// # Errors
+    /// It is a window whose handle cannot be read.
+    pub fn any(&mut self) -> Result<Option<Right>, DecodeError> {
+        let Some(found) = self.take() else { return Ok(None) };
+        Ok(Some(match found.kind {
             Kind::Descriptor => Right::Descriptor(found.descriptor.take()),
             Kind::Endpoint => Right::Endpoint(EndpointRef(Named::of(found))),
             Kind::Channel => Right::Channel(ChannelRef(Named::of(found), PhantomData)),
             Kind::Service => Right::Service(ServiceRef(Named::of(found))),
-        })
+            Kind::Window => Right::Window(self.window_of(found)?),
+        }))
     }
 
     /// Checks that there are no more.
@@ -142,6 +162,8 @@ pub enum Right {
     Channel(ChannelRef<()>),
     /// A service.
     Service(ServiceRef),
+    /// A window.
+    Window(WindowRef),
 }
 
 /// The capabilities of a message to send, in the order of the interface. For generated code.
@@ -175,8 +197,13 @@ impl<'a> Capabilities<'a> {
         self.named(Kind::Service, &service.0);
     }
 
+    /// Adds a window.
+    pub fn window(&mut self, window: &'a WindowRef) {
+        self.named(Kind::Window, window.named());
+    }
+
     fn named(&mut self, kind: Kind, named: &'a Named) {
-        self.0.push(Outgoing { kind, note: &named.name, descriptor: named.directory.as_fd() });
+        self.0.push(Outgoing { kind, note: named.note(), descriptor: named.directory() });
     }
 
     /// How many there are.
@@ -213,93 +240,61 @@ impl<'a> Capabilities<'a> {
     }
 }
 
-/// A name in a domain, which can be sent to a process that does not know the domain's runtime directory.
-struct Named {
-    directory: OwnedFd,
-    name: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Named {
-    fn new(domain: &Domain, name: &str) -> std::io::Result<Self> {
-        if name.len() > NOTE_BYTES_MAX {
-            let (asked, what) = (name.len(), std::io::ErrorKind::InvalidInput);
-            let text = format!("a name of {asked} bytes: at most {NOTE_BYTES_MAX} are possible");
-            return Err(std::io::Error::new(what, text));
+    fn received(kind: Kind, note: &str) -> Received {
+        let descriptor = std::fs::File::open("/").unwrap().into();
+        Received { kind, note: note.to_owned(), descriptor: Sent::new(descriptor, Whose::Own) }
+    }
+
+    fn arrived<T>(
+        kind: Kind,
+        note: &str,
+        take: impl FnOnce(&mut Arrived<'_>) -> Result<T, DecodeError>,
+    ) -> Result<T, String> {
+        let mut all = vec![received(kind, note)];
+        take(&mut Arrived::new("share: memory", &mut all)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_window_arrives_with_its_handle_or_is_refused() {
+        let digits = "0123456789abcdef".repeat(4);
+        let note = format!("{digits}grid");
+        let window = arrived(Kind::Window, &note, |it| it.window()).unwrap();
+        assert_eq!((window.name(), window.named().note()), ("grid", &*note));
+        assert_eq!(window.handle().to_bytes()[..9], *b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01");
+        assert!(matches!(arrived(Kind::Window, &note, |it| it.any()), Ok(Some(Right::Window(_)))));
+
+        let zeros = "0".repeat(64);
+        let (long, short) = (format!("{digits}{}", "x".repeat(101)), &digits[1..]);
+        let wrong = [
+            "".to_owned(),
+            "grid".to_owned(),
+            digits.clone(),
+            short.to_owned(),
+            format!("{digits}a grid"),
+            format!("{digits}../grid"),
+            format!("{zeros}grid"),
+            format!("{}grid", digits.replace('f', "g")),
+            format!("{}grid", digits.replace("01", "+1")),
+            format!("{short}\u{e9}grid"),
+            long,
+        ];
+        let refused =
+            "share: memory: the capability is a window without a handle, where a window was due";
+        for note in &wrong {
+            assert_eq!(
+                arrived(Kind::Window, note, |it| it.window()).unwrap_err(),
+                refused,
+                "{note}"
+            );
+            assert_eq!(arrived(Kind::Window, note, |it| it.any()).unwrap_err(), refused, "{note}");
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(domain.runtime_directory(), flags, Mode::empty())?;
-        Ok(Self { directory, name: name.to_owned() })
-    }
-
-    fn of(found: Received) -> Self {
-        Self { directory: found.descriptor.take(), name: found.note }
-    }
-
-    fn is_in(&self, domain: &Domain) -> bool {
-        let own = rustix::fs::fstat(&self.directory);
-        let other = std::fs::metadata(domain.runtime_directory());
-        matches!((own, other), (Ok(own), Ok(other)) if own.st_dev == other.dev() && own.st_ino == other.ino())
-    }
-
-    fn path(&self) -> std::io::Result<PathBuf> {
-        use std::os::fd::AsRawFd;
-        std::fs::read_link(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+        let other = arrived(Kind::Endpoint, "grid", |it| it.window()).unwrap_err();
+        assert_eq!(other, "share: memory: the capability is an endpoint, where a window was due");
+        let other = arrived(Kind::Window, &note, |it| it.endpoint()).unwrap_err();
+        assert_eq!(other, "share: memory: the capability is a window, where an endpoint was due");
     }
 }
-
-impl fmt::Debug for Named {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-macro_rules! named {
-    ($(#[$docs:meta])* $name:ident, $($of:ident)?, $value:expr, $what:literal) => {
-        $(#[$docs])*
-        #[derive(Debug)]
-        pub struct $name$(<$of>)?(Named $(, PhantomData<fn() -> $of>)?);
-
-        impl$(<$of>)? $name$(<$of>)? {
-            #[doc = concat!("The ", $what, " of this name in a domain.")]
-            ///
-            /// # Errors
-            /// The runtime directory cannot be opened.
-            pub fn new(domain: &Domain, name: &str) -> std::io::Result<Self> {
-                Named::new(domain, name).map($value)
-            }
-
-            /// Its name.
-            #[must_use]
-            pub fn name(&self) -> &str {
-                &self.0.name
-            }
-
-            /// Whether it is in this domain.
-            #[must_use]
-            pub fn is_in(&self, domain: &Domain) -> bool {
-                self.0.is_in(domain)
-            }
-
-            /// The runtime directory of its domain. A process in another container may see none there.
-            ///
-            /// # Errors
-            /// `/proc` cannot be read.
-            pub fn runtime_directory(&self) -> std::io::Result<PathBuf> {
-                self.0.path()
-            }
-        }
-    };
-}
-
-named!(
-    /// An endpoint as an argument: `endpoint` in interface files.
-    EndpointRef, , Self, "endpoint"
-);
-named!(
-    /// A channel as an argument: `channel<T>` in interface files.
-    ChannelRef, T, |named| Self(named, PhantomData), "channel"
-);
-named!(
-    /// A service as an argument: `client<I>` in interface files. A program that gets it can bind to the service.
-    ServiceRef, , Self, "service"
-);

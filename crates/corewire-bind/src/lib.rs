@@ -91,11 +91,12 @@ mod message;
 mod question;
 mod random;
 mod reactor;
+mod reference;
 mod server;
 mod tag;
 mod totals;
 
-pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
+pub use capability::{Arrived, Capabilities, Right};
 pub use client::{
     AsyncBinding, AsyncParts, Bind, Binding, DecodeStream, PartStream, Parts, Pending,
 };
@@ -110,6 +111,7 @@ pub use identity::Identity;
 pub use introspection::{Bindings, BoundClient, Introspection};
 pub use message::Message;
 pub use reactor::{Reactor, Waiting, Watched};
+pub use reference::{ChannelRef, EndpointRef, ServiceRef, WindowRef};
 pub use server::{
     ClientId, Dispatch, Incoming, LaterReply, Outbox, PartSender, Pulled, Refusal, Reply, Serve,
     ServerCore, Stopper, Version,

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 const BYTES: &str = include_str!("../../processes/if/all.if");
 const NEWER: &str = include_str!("../../processes/if/newer.if");
 const CAPABILITIES: &str = "edition 1; interface beside {
-    typedef struct { cap maybe; fd always; optional<endpoint> other; } box;
+    typedef struct { cap maybe; fd always; optional<endpoint> other; optional<window> memory; } box;
     typedef box boxes[2];
     typedef char name[5];
     rpc swap @1(in boxes b, in name n, in optional<client<beside>> c, out vector<char, 9> text, out optional<box> d);

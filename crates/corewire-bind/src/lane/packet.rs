@@ -22,8 +22,9 @@ use std::os::fd::OwnedFd;
 
 use corewire_circuit::link::sent::{Sent, Whose};
 
-use crate::capability::{CAPABILITIES_MAX, Kind as CapabilityKind, NOTE_BYTES_MAX, Received};
+use crate::capability::{CAPABILITIES_MAX, Kind as CapabilityKind, Received};
 use crate::message::{Body, Message};
+use crate::reference::NOTE_BYTES_MAX;
 use crate::tag::{Tag, status};
 
 /// Bytes of a packet before its capabilities.

@@ -154,7 +154,7 @@ fn packets_that_are_none_end_the_link_with_the_reason() {
         ends(&packet(0, 0, 0, 9, &[]), "it sent a packet of kind 9, which does not exist");
         ends(&packet(0, 0, 0, 2, b"x"), "it sent a packet out of order");
         ends(&packet(0, 0, 0, 4, &[]), "it sent a packet out of order");
-        let longest = 24 + 253 * (2 + 128) + (32 << 10);
+        let longest = 24 + 253 * (2 + 64 + 100) + (32 << 10);
         let long = packet(0, 0, 0, 1, &vec![0; longest]);
         ends(&long, &format!("it sent a packet of more than {longest} bytes"));
         ends(

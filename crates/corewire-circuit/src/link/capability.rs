@@ -18,6 +18,8 @@ pub enum Kind {
     Channel = 3,
     /// The same, of a service.
     Service = 4,
+    /// The same, of a window: the note is its handle, as text.
+    Window = 5,
 }
 
 impl Kind {
@@ -29,6 +31,7 @@ impl Kind {
             2 => Some(Self::Endpoint),
             3 => Some(Self::Channel),
             4 => Some(Self::Service),
+            5 => Some(Self::Window),
             _ => None,
         }
     }
@@ -41,6 +44,7 @@ impl Kind {
             Self::Endpoint => "an endpoint",
             Self::Channel => "a channel",
             Self::Service => "a service",
+            Self::Window => "a window",
         }
     }
 }
@@ -50,7 +54,7 @@ impl Kind {
 pub struct Received {
     /// What it is.
     pub kind: Kind,
-    /// A name, or nothing.
+    /// A name or a handle, or nothing.
     pub note: String,
     /// Its descriptor.
     pub descriptor: Sent,
@@ -61,7 +65,7 @@ pub struct Received {
 pub struct Outgoing<'a> {
     /// What it is.
     pub kind: Kind,
-    /// A name, or nothing.
+    /// A name or a handle, or nothing.
     pub note: &'a str,
     /// Its descriptor.
     pub descriptor: BorrowedFd<'a>,

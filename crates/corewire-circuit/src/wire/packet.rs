@@ -38,7 +38,7 @@ pub const PACKET_BYTES_MAX: usize = 48 << 10;
 /// The longest offer or answer.
 pub const OFFER_BYTES_MAX: usize = 32 << 10;
 /// The longest description of a message's capabilities.
-pub const NOTES_BYTES_MAX: usize = 40 << 10;
+pub const NOTES_BYTES_MAX: usize = 42 << 10;
 /// The longest reason.
 pub const REASON_BYTES_MAX: usize = 512;
 /// The largest number of single routes in a table.

@@ -40,7 +40,7 @@ the exit code is 4.\n\
 \n\
 A capability in ARGUMENTS is a file to open for reading ({\"path\": \"file\"}, or just \
 \"file\") or a descriptor with which the command was started ({\"fd\": 0}); for endpoints, \
-channels and services it is the name. One in the reply is printed as {\"capability\": 0}: \
+channels, services and windows it is the name. One in the reply is printed as {\"capability\": 0}: \
 its place among those that came.\n\
 \n\
 --events prints each event in a line of JSON: {\"event\": \"NAME\", \"arguments\": {..}}. \

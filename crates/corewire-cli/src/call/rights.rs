@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use corewire_bind::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
+use corewire_bind::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef, WindowRef};
 use corewire_idl::form::{CapabilityKind, Resolved, Type};
 use corewire_idl::json::{CapabilitySource, CapabilityUse};
 use corewire_os::file::write_with;
@@ -24,6 +24,7 @@ enum Outgoing {
     Endpoint(EndpointRef),
     Channel(ChannelRef<()>),
     Service(ServiceRef),
+    Window(WindowRef),
 }
 
 impl Rights {
@@ -42,6 +43,7 @@ impl Rights {
                 Outgoing::Endpoint(endpoint) => all.endpoint(endpoint),
                 Outgoing::Channel(channel) => all.channel(channel),
                 Outgoing::Service(service) => all.service(service),
+                Outgoing::Window(window) => all.window(window),
             }
         }
         all
@@ -64,13 +66,19 @@ fn open(service: &Service<'_>, one: &CapabilityUse) -> Result<Outgoing, Failure>
             Type::Capability { capability: CapabilityKind::Endpoint },
             CapabilitySource::Path(name),
         ) => EndpointRef::new(domain, name).map(Outgoing::Endpoint).map_err(failed),
+        (Type::Capability { capability: CapabilityKind::Window }, CapabilitySource::Path(name)) => {
+            let handle = domain.window_handle(name).map_err(|error| usage(error.to_string()))?;
+            WindowRef::new(domain, handle).map(Outgoing::Window).map_err(failed)
+        }
         (Type::Channel { .. }, CapabilitySource::Path(name)) => {
             ChannelRef::new(domain, name).map(Outgoing::Channel).map_err(failed)
         }
         (Type::Client { .. }, CapabilitySource::Path(name)) => {
             ServiceRef::new(domain, name).map(Outgoing::Service).map_err(failed)
         }
-        (Type::Capability { capability }, _) if *capability != CapabilityKind::Endpoint => {
+        (Type::Capability { capability }, _)
+            if !matches!(capability, CapabilityKind::Endpoint | CapabilityKind::Window) =>
+        {
             match &one.source {
                 CapabilitySource::Path(path) => {
                     let opened = File::open(path).map(Outgoing::File);
@@ -89,7 +97,8 @@ fn open(service: &Service<'_>, one: &CapabilityUse) -> Result<Outgoing, Failure>
 
 /// Copies the one file that came with a reply.
 pub(super) fn copy(mut arrived: Arrived<'_>, target: &Path) -> Result<(), Failure> {
-    let rights = std::iter::from_fn(|| arrived.any()).collect::<Vec<_>>();
+    let rights = std::iter::from_fn(|| arrived.any().transpose()).collect::<Result<Vec<_>, _>>();
+    let rights = rights.map_err(|error| Failure::other(error.to_string()))?;
     let count = rights.len();
     let mut rights = rights.into_iter();
     let (Some(Right::Descriptor(descriptor)), None) = (rights.next(), rights.next()) else {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use corewire::Domain;
+use corewire::{Domain, WindowRights};
 use corewire_bind::{
     Capabilities, ClientId, Description, Dispatch, Identity, Incoming, LaterReply, Outbox, Pulled,
     Refusal, Reply, Serve, ServerCore, Stopper, Wire,
@@ -37,6 +37,7 @@ interface desk \"A desk\" {
     rpc drop @7();
     event bell @8(uint32 strokes);
     rpc forward @9(in endpoint to, out endpoint to);
+    rpc share @11(in window memory, out window memory);
     rpc list @10(in uint32 count) stream(out String name[20], out float64 price) ! trouble;
 }
 ";
@@ -69,13 +70,15 @@ fn description(interface: &'static Interface) -> &'static Description<'static> {
 pub(crate) fn core(domain: &Domain, name: &str) -> (ServerCore, Desk) {
     let interface: &'static Interface = Box::leak(Box::new(interface()));
     let core = ServerCore::new(domain, name, Serve::default(), description(interface)).unwrap();
-    let desk = Desk { interface, outbox: core.outbox(), held: Vec::new() };
+    let (domain, outbox) = (domain.clone(), core.outbox());
+    let desk = Desk { interface, domain, outbox, held: Vec::new() };
     (core, desk)
 }
 
 /// What handles requests.
 pub(crate) struct Desk {
     interface: &'static Interface,
+    domain: Domain,
     outbox: Outbox,
     held: Vec<LaterReply>,
 }
@@ -148,6 +151,16 @@ impl Dispatch for Desk {
                 let mut capabilities = Capabilities::new();
                 capabilities.endpoint(&to);
                 let answer = json!({ "to": { "capability": 0 } });
+                reply.send_all(&encode(answer), &capabilities).unwrap();
+            }
+            "share" => {
+                let (_, mut rights) = request.capabilities("share");
+                let memory = rights.window()?;
+                let window = self.domain.attach_window_of(memory.handle(), WindowRights::WRITE);
+                window.unwrap().put(0, b"shared").unwrap();
+                let mut capabilities = Capabilities::new();
+                capabilities.window(&memory);
+                let answer = json!({ "memory": { "capability": 0 } });
                 reply.send_all(&encode(answer), &capabilities).unwrap();
             }
             "list" => {

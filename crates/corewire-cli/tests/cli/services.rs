@@ -240,6 +240,21 @@ fn files_travel_with_arguments_and_replies() {
     two.expect_line(1, "the reply has 2 capabilities: --copy-to needs exactly one descriptor");
     let done = call(&scratch, "desk forward", &json!({ "to": "someone" }));
     assert_eq!(done.json(), json!({ "to": { "capability": 0 } }));
+    let domain = Domain::open_at(&scratch.runtime()).unwrap();
+    let grid = domain.window("grid", 4096).create().unwrap();
+    let _endpoint = domain.endpoint("end").create().unwrap();
+    let done = call(&scratch, "desk share", &json!({ "memory": "grid" }));
+    assert_eq!(done.json(), json!({ "memory": { "capability": 0 } }));
+    let mut found = [0; 6];
+    grid.get(0, &mut found).unwrap();
+    assert_eq!(&found, b"shared");
+    for (memory, expected) in [
+        (json!("gird"), "memory: window gird does not exist"),
+        (json!("end"), "memory: end is a channel, an endpoint or a listener, not a window"),
+        (json!({ "fd": 0 }), "a name is needed: the type is window"),
+    ] {
+        call(&scratch, "desk share", &json!([memory])).expect_line(2, expected);
+    }
     for (file, expected) in [
         (json!("/no/such/file"), "file: cannot open /no/such/file: No such file"),
         (json!({ "fd": 1000 }), "use descriptor 1000"),

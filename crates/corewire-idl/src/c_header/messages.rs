@@ -254,6 +254,7 @@ fn capability(of: &Type) -> &'static str {
         Type::Capability { capability: CapabilityKind::Cap } => "CAP",
         Type::Capability { capability: CapabilityKind::GiveAwayCap } => "GIVE_AWAY_CAP",
         Type::Capability { capability: CapabilityKind::Endpoint } => "ENDPOINT",
+        Type::Capability { capability: CapabilityKind::Window } => "WINDOW",
         Type::Channel { .. } => "CHANNEL",
         Type::Client { .. } => "CLIENT",
         _ => "FD",

@@ -25,6 +25,7 @@
 #define COREWIRE_CAPABILITY_ENDPOINT 4
 #define COREWIRE_CAPABILITY_CHANNEL 5
 #define COREWIRE_CAPABILITY_CLIENT 6
+#define COREWIRE_CAPABILITY_WINDOW 7
 
 /* Whether a capability travels beside the bytes. Always true for kinds that cannot be absent, which encoding does not
  * check. */

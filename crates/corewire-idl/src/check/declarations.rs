@@ -15,7 +15,7 @@ use crate::syntax::{
 pub(super) fn is_builtin(name: &str, edition: Edition) -> bool {
     match name {
         "cap" | "give_away_cap" | "String" => true,
-        "fd" | "endpoint" => edition > Edition::Zero,
+        "fd" | "endpoint" | "window" => edition > Edition::Zero,
         _ => builtin_of(name, edition).is_some(),
     }
 }
@@ -27,8 +27,8 @@ pub(super) fn builtin_of(name: &str, edition: Edition) -> Option<Builtin> {
 
 /// Whether a declaration can have this name although it is that of a built-in type, which it hides: the name of a type
 /// that an earlier version of the language did not have.
-fn can_be_hidden(name: &str) -> bool {
-    Builtin::from_name(name).is_some_and(Builtin::is_float)
+pub(super) fn can_be_hidden(name: &str) -> bool {
+    name == "window" || Builtin::from_name(name).is_some_and(Builtin::is_float)
 }
 
 impl<'a> Checker<'a> {

@@ -1,6 +1,6 @@
 //! Types where they are used.
 
-use super::declarations::{builtin_of, is_builtin};
+use super::declarations::{builtin_of, can_be_hidden, is_builtin};
 use super::{Checker, Declared, Place, Resolved, State};
 use crate::diagnostics::{Code, Diagnostic, similar};
 use crate::form::{self, Builtin, CapabilityKind, NESTING_MAX, Type};
@@ -16,7 +16,7 @@ const BOUND_MAX: u64 = 1 << 30;
 
 /// Types of edition 1 that files of edition 0 may have meant.
 const NEWER: &[&str] =
-    &["float32", "float64", "fd", "endpoint", "optional", "vector", "channel", "client"];
+    &["float32", "float64", "fd", "endpoint", "window", "optional", "vector", "channel", "client"];
 
 impl<'a> Checker<'a> {
     pub(super) fn type_of(&mut self, place: Place, of: &'a TypeRef) -> Resolved<Type> {
@@ -44,16 +44,15 @@ impl<'a> Checker<'a> {
             "give_away_cap" => Some(CapabilityKind::GiveAwayCap),
             "fd" if place.edition > Edition::Zero => Some(CapabilityKind::Fd),
             "endpoint" if place.edition > Edition::Zero => Some(CapabilityKind::Endpoint),
+            "window" if place.edition > Edition::Zero => Some(CapabilityKind::Window),
             _ => None,
         };
-        if let Some(capability) = capability {
+        // A file from before there were windows and floating-point numbers may have a type of its own with this name.
+        let is_hidden = can_be_hidden(name) && self.names.contains_key(name);
+        if let Some(capability) = capability.filter(|_| !is_hidden) {
             return Ok(Type::Capability { capability });
         }
-        // A file from before there were floating-point numbers may have a type of its own with this name.
-        let builtin = builtin_of(name, place.edition);
-        if let Some(builtin) =
-            builtin.filter(|one| !one.is_float() || !self.names.contains_key(name))
-        {
+        if let Some(builtin) = builtin_of(name, place.edition).filter(|_| !is_hidden) {
             if builtin.is_machine_word() && place.main && !self.warned_of_machine_words {
                 self.warned_of_machine_words = true;
                 let message = format!("the size of `{name}` depends on the machine");
@@ -137,7 +136,7 @@ impl<'a> Checker<'a> {
             return one;
         }
         let builtins = Builtin::ALL.iter().map(|builtin| builtin.as_str());
-        let builtins = builtins.chain(["int", "cap", "give_away_cap", "fd", "endpoint"]);
+        let builtins = builtins.chain(["int", "cap", "give_away_cap", "fd", "endpoint", "window"]);
         let builtins = builtins.filter(|one| is_builtin(one, place.edition));
         let mut declared = self.names.keys().copied().collect::<Vec<_>>();
         declared.sort_unstable();

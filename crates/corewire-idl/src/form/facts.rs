@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::layout::{MESSAGE_BYTES_MAX, MESSAGE_CAPABILITIES_MAX, MESSAGE_LEAVES_MAX};
-use super::{Builtin, DETAILS_BYTES_MAX, Definition, Type};
+use super::{Builtin, CapabilityKind, DETAILS_BYTES_MAX, Definition, Type};
 use crate::diagnostics::Code;
 
 /// The largest type of fixed size.
@@ -43,7 +43,8 @@ pub(crate) struct Facts {
     pub(crate) depth: usize,
     /// Whether there are floating-point numbers in it.
     pub(crate) has_floats: bool,
-    /// Whether only [`super::FORM`] 2 can say it: floating-point numbers, and elements and arms with strings or vectors.
+    /// Whether only [`super::FORM`] 2 can say it: floating-point numbers, windows, and elements and arms with strings or
+    /// vectors.
     pub(crate) is_newer: bool,
 }
 
@@ -173,8 +174,9 @@ impl Known {
             }
             Type::Capability { capability } => {
                 let present = if capability.is_nullable() { 1 } else { 0 };
-                let facts = Facts::fixed(present);
-                Facts { leaves: present, capabilities: 1, ..facts }
+                let (facts, is_newer) =
+                    (Facts::fixed(present), *capability == CapabilityKind::Window);
+                Facts { leaves: present, capabilities: 1, is_newer, ..facts }
             }
             Type::Channel { of } => {
                 let value = self.facts(of)?;

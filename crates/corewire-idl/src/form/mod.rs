@@ -14,8 +14,8 @@
 //! What a reader may rely on:
 //!
 //! - `form` is 1, or 2 if the interface has something that a reader of form 1 would misunderstand: floating-point
-//!   numbers; elements of vectors and arrays, or arms of unions, with strings or vectors of their own; errors with
-//!   details; streams. New members may appear without a new form: readers ignore members that they do not know.
+//!   numbers; windows; elements of vectors and arrays, or arms of unions, with strings or vectors of their own; errors
+//!   with details; streams. New members may appear without a new form: readers ignore members that they do not know.
 //! - Order is stable: constants, errors and messages stand in the order of the file; types in the order in which one
 //!   can be defined after the other, first those of imports. Equal files give equal bytes.
 //! - Types are named where they are used ([`Type::Named`]); `types` contains every name that is used, so an alias

@@ -68,6 +68,8 @@ pub enum CapabilityKind {
     Fd,
     /// The address of an endpoint (edition 1).
     Endpoint,
+    /// A window, to attach to (edition 1).
+    Window,
 }
 
 impl CapabilityKind {
@@ -79,6 +81,7 @@ impl CapabilityKind {
             Self::GiveAwayCap => "give_away_cap",
             Self::Fd => "fd",
             Self::Endpoint => "endpoint",
+            Self::Window => "window",
         }
     }
 

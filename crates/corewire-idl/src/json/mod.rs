@@ -34,7 +34,7 @@
 //! | `union` | an object with one arm: `{"circle": 5}` | the same |
 //! | `enum` | the name of a value, or its number | the name; the number if a flexible enum has none |
 //! | `optional<T>` | `T`, or `null`, or nothing | `T` or `null` |
-//! | capabilities | a path, `{"fd": 0}`, `{"path": "/file"}`, `{"capability": 0}` | `{"capability": 0}` |
+//! | capabilities | a path or a name, `{"fd": 0}`, `{"path": "/file"}`, `{"capability": 0}` | `{"capability": 0}` |
 //!
 //! Vectors are as arrays. A string for a fixed array of `char` may be shorter: zeros follow, which are not decoded.
 //!

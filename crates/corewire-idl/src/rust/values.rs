@@ -31,6 +31,9 @@ impl Generator<'_> {
             Type::Capability { capability: CapabilityKind::Endpoint } => {
                 quote!(corewire_bind::EndpointRef)
             }
+            Type::Capability { capability: CapabilityKind::Window } => {
+                quote!(corewire_bind::WindowRef)
+            }
             Type::Capability { capability } if capability.is_nullable() => {
                 quote!(Option<std::os::fd::OwnedFd>)
             }
@@ -102,7 +105,7 @@ impl Generator<'_> {
                 CapabilityKind::GiveAwayCap => quote!(&mut #name),
                 CapabilityKind::Cap => quote!(#name.#lend),
                 CapabilityKind::Fd => quote!(std::os::fd::AsFd::as_fd(&#name)),
-                CapabilityKind::Endpoint => quote!(&#name),
+                CapabilityKind::Endpoint | CapabilityKind::Window => quote!(&#name),
             },
             Resolved::Plain(Type::Optional { of }) => match self.interface.resolve(of) {
                 Resolved::Plain(Type::String { .. } | Type::Vector { .. }) => {

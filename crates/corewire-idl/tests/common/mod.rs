@@ -69,7 +69,7 @@ fn declaration(edition: u32) -> BoxedStrategy<String> {
 fn message(edition: u32) -> BoxedStrategy<String> {
     let mut others = vec!["uint8 * [ l* , 16 ]", "String * [ 64 ]", "cap"];
     if edition > 0 {
-        others.extend(["vector < int , 4 >", "fd"]);
+        others.extend(["vector < int , 4 >", "fd", "window"]);
     }
     let others = prop::sample::select(others).prop_map(str::to_owned);
     let argument = prop_oneof![scalar(edition), others];
@@ -93,8 +93,8 @@ fn message(edition: u32) -> BoxedStrategy<String> {
             // A stream of what an rpc gives, if it gives something, and if that can be parts.
             let (parts, given) =
                 arguments.iter().partition::<Vec<_>, _>(|one| one.starts_with("out "));
-            let is_part =
-                |one: &&String| !one.starts_with("out cap ") && !one.starts_with("out fd ");
+            let rights = ["out cap ", "out fd ", "out window "];
+            let is_part = |one: &&String| !rights.iter().any(|right| one.starts_with(right));
             let (parts, given, all) =
                 (join(&parts), join(&given), join(&arguments.iter().collect::<Vec<_>>()));
             let can_stream =

@@ -27,6 +27,7 @@ const WORDS: &str = "
     INT8_C size_t uint8_t int32_t ptrdiff_t memcpy memset offsetof INFINITY NAN I unix linux i386 count data items arm as_
     is_present length index rest used args written capacity length_at encoded vector size unused next_ left
     optional message_call errors stream detailed flexible import edition alias float32 float64 fd endpoint channel cap
+    window
 ";
 
 /// All of them, each once.

@@ -103,6 +103,26 @@ interface calc "A calculator" {
     insta::assert_snapshot!(format!("{begin}[the same in all headers]\n{end}"));
 }
 
+#[test]
+fn headers_say_which_capabilities_travel() {
+    let text = "edition 1; interface rights {
+        message all @1(cap a, give_away_cap b, fd c, endpoint d, channel<uint8> e, client<rights> f,
+            optional<window> g, window h);
+    }";
+    let code = c_header::generate(&interface(text)).unwrap();
+    let (_, kinds) = code.split_once("RIGHTS_ALL_CAPABILITY_KINDS").unwrap();
+    let (kinds, _) = kinds.split_once('}').unwrap();
+    let kinds = kinds.split("COREWIRE_CAPABILITY_").skip(1);
+    let kinds = kinds.map(|one| one.split(',').next().unwrap()).collect::<Vec<_>>();
+    let due = ["CAP", "GIVE_AWAY_CAP", "FD", "ENDPOINT", "CHANNEL", "CLIENT", "WINDOW", "WINDOW"];
+    assert_eq!(kinds, due, "{code}");
+    for kind in due {
+        assert!(code.contains(&format!("#define COREWIRE_CAPABILITY_{kind} ")), "{kind}");
+    }
+    assert!(code.contains("#define RIGHTS_ALL_CAPABILITIES_MAX 8\n"), "{code}");
+    accepted(&Folder::new("rights"), &[code]);
+}
+
 // Keeps P162.
 #[test]
 fn compilers_accept_all_headers() {

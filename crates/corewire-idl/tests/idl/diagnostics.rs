@@ -71,6 +71,31 @@ fn the_form_of_edition_1() {
     assert_eq!(Interface::from_json(&interface.to_json()).expect("the form is right"), interface);
 }
 
+#[test]
+fn a_window_is_a_type_of_edition_1_that_files_can_declare() {
+    let interface = |text: &str| {
+        let result = Check::new(Source::new("m.if", text)).run().into_result();
+        result.map_err(|all| all.render(false)).expect("it is right").0
+    };
+    let hash = |text: &str| interface(text).messages[0].hash;
+    let built_in = interface("edition 1; interface m { message a @1(window w); }");
+    assert_eq!(built_in.messages[0].arguments[0].of.to_string(), "window");
+    assert_eq!((built_in.form, built_in.types.len()), (2, 0));
+    assert_eq!(Interface::from_json(&built_in.to_json()).expect("the form is right"), built_in);
+    let endpoint = hash("edition 1; interface m { message a @1(endpoint w); }");
+    assert_ne!(built_in.messages[0].hash, endpoint);
+    let alias = "edition 1; interface m { alias memory window; message a @1(memory w); }";
+    assert_eq!(built_in.messages[0].hash, hash(alias));
+
+    // A type of this name, from before, stays what it was.
+    let fields = "typedef struct { uint32 left; uint32 top; }";
+    for edition in ["", "edition 1; "] {
+        let own = format!("{edition}interface m \"\" {{ {fields} window; message a(window w); }};");
+        let other = own.replace("window", "frame");
+        assert_eq!((interface(&own).form, hash(&own)), (1, hash(&other)), "{own}");
+    }
+}
+
 /// Layouts as people read them.
 fn layouts(interface: &Interface) -> String {
     let mut text = String::new();

@@ -322,6 +322,34 @@ fn capabilities_are_described_in_the_order_in_which_they_travel() {
 }
 
 #[test]
+fn windows_are_named_and_come_by_their_index() {
+    let all = interface(
+        "edition 1; interface some { message all @1(window grid, optional<window> more, uint8 x); }",
+    );
+    let message = all.message("all").unwrap();
+    let both = |given: Value| {
+        let encoded = encode(&all, message, &message.wires[0], &given).unwrap();
+        let decoded = decode(&all, message, &message.wires[0], &encoded.bytes).unwrap();
+        let sources = encoded.capabilities.into_iter().map(|one| {
+            assert_eq!(one.of.to_string(), "window");
+            (one.path, one.source)
+        });
+        (encoded.bytes, sources.collect::<Vec<_>>(), decoded)
+    };
+    let named = |path: &str, name: &str| (path.to_owned(), CapabilitySource::Path(name.to_owned()));
+    let (bytes, sources, decoded) = both(json!({ "grid": "g", "more": { "path": "h" }, "x": 7 }));
+    assert_eq!((bytes, sources), (vec![1, 7], vec![named("grid", "g"), named("more", "h")]));
+    let index = |index: u32| json!({ "capability": index });
+    assert_eq!(decoded, json!({ "grid": index(0), "more": index(1), "x": 7 }));
+    assert_eq!(both(decoded.clone()).2, decoded);
+    let (bytes, sources, decoded) = both(json!({ "grid": "g", "x": 7 }));
+    assert_eq!((bytes, sources), (vec![0, 7], vec![named("grid", "g")]));
+    assert_eq!(decoded, json!({ "grid": index(0), "more": null, "x": 7 }));
+    let missing = encode(&all, message, &message.wires[0], &json!({ "x": 7 })).unwrap_err();
+    assert_eq!(missing.to_string(), "all: grid: missing: the type is window");
+}
+
+#[test]
 fn bytes_and_letters_have_several_forms() {
     let text = "edition 1; interface some {
         typedef char name[6];

@@ -172,6 +172,7 @@ const TOKENS: &[&str] = &[
     "client",
     "cap",
     "fd",
+    "window",
     "// c\n",
     "/*",
     "*/",

@@ -54,6 +54,7 @@ interface rights {
     rpc give @2(in give_away_cap right, in boths all, in optional<fd> last);
     event changed @3(endpoint from, optional<uint32> count);
     message connect @4(channel<uint64> numbers, client<rights> others);
+    rpc share @5(in window grid, in optional<window> more, out window back);
 }
 "#;
     insta::assert_snapshot!(generate(&interface(text)).unwrap());

@@ -101,6 +101,15 @@ impl Domain {
         Ok(attached(window::attach(&self.inner, &handle.name, which, rights, patience)?))
     }
 
+    /// How a message names the existing window `name`: the [handle](Window::handle) of that window, without attaching to it.
+    /// Never waits for its process.
+    ///
+    /// # Errors
+    /// [`AttachError::NotFound`] if there is none; [`AttachError::NotAWindow`]; [`AttachError::Forked`].
+    pub fn window_handle(&self, name: &str) -> Result<WindowHandle, AttachError> {
+        window::handle_of(&self.inner, &ChannelName::new(name)?)
+    }
+
     /// Lists the names of the existing windows, in order, like [`channels`](Self::channels): a guest sees those of
     /// processes that admit guests.
     ///

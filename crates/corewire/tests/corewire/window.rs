@@ -197,10 +197,15 @@ fn a_handle_names_one_window() {
     assert_eq!(owner.handle(), other.handle());
     let handle = WindowHandle::of_bytes(&owner.handle().to_bytes()).unwrap();
     assert_eq!(handle, owner.handle());
+    assert_eq!(domain.window_handle("w").unwrap(), handle);
     let third = domain.attach_window_of(&handle, WindowRights::READ).unwrap();
     assert_eq!(third.bytes(), 100);
     drop((owner, other, third));
-    let _later = domain.window("w", 5).create().unwrap();
+    assert!(matches!(domain.window_handle("w").unwrap_err(), AttachError::NotFound(_)));
+    let later = domain.window("w", 5).create().unwrap();
+    assert_eq!(domain.window_handle("w").unwrap(), later.handle());
+    let _endpoint = domain.endpoint("e").create().unwrap();
+    assert!(matches!(domain.window_handle("e").unwrap_err(), AttachError::NotAWindow(_)));
     let error = domain.attach_window_of(&handle, WindowRights::READ).unwrap_err();
     assert!(matches!(error, AttachError::NotFound(_)), "{error}");
     for bytes in [&b""[..], &[0; 33], &[1; 32], &[1; 400], &[255; 40]] {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use corewire_bind::{ChannelRef, ClientId, EndpointRef, Identity, ServiceRef};
+use corewire_bind::{ChannelRef, ClientId, EndpointRef, Identity, ServiceRef, WindowRef};
 
 use crate::interfaces::all::{
     self, Bundle, Choice, Choices, Color, Deep, Deeper, Entry, Grid, Outbox, Pair, Shape, Trouble,
@@ -162,9 +162,11 @@ impl all::Service for Echo {
         c: ChannelRef<Pair>,
         s: ServiceRef,
         o: Option<EndpointRef>,
+        w: WindowRef,
+        v: Option<WindowRef>,
         reply: all::ReferReply<'_>,
     ) {
-        reply.send(&e, &c, &s, o.as_ref());
+        reply.send(&e, &c, &s, o.as_ref(), &w, v.as_ref());
     }
 
     fn hand(&mut self, file: OwnedFd, text: &str, client: ClientId) {

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corewire_bind::{ChannelRef, ClientId, Domain, EndpointRef, ServiceRef, Stopper};
+use corewire::WindowHandle;
+use corewire_bind::{ChannelRef, ClientId, Domain, EndpointRef, ServiceRef, Stopper, WindowRef};
 
 use crate::interfaces::{descriptor, inode};
 
@@ -129,6 +130,18 @@ impl Random {
         let name = self.name();
         ServiceRef::new(&self.domain, &name).unwrap_or_else(|error| panic!("{error}"))
     }
+
+    /// A window, which nobody has.
+    ///
+    /// # Panics
+    /// If there are no more descriptors.
+    pub fn window(&mut self) -> WindowRef {
+        let numbers = [(); 4].map(|()| (self.number() | 1).to_le_bytes());
+        let name = format!("window-{}", self.below(1000));
+        let handle = WindowHandle::of_bytes(&[numbers.as_flattened(), name.as_bytes()].concat());
+        let handle = handle.unwrap_or_else(|error| panic!("{error}"));
+        WindowRef::new(&self.domain, handle).unwrap_or_else(|error| panic!("{error}"))
+    }
 }
 
 /// Declared types, of which random values can be made.
@@ -234,6 +247,12 @@ impl<T> Show for ChannelRef<T> {
 impl Show for ServiceRef {
     fn show(&self, out: &mut String) {
         let _ = write!(out, "service {} in {:?} ", self.name(), self.runtime_directory());
+    }
+}
+
+impl Show for WindowRef {
+    fn show(&self, out: &mut String) {
+        let _ = write!(out, "window {:?} in {:?} ", self.handle(), self.runtime_directory());
     }
 }
 

@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use corewire_bind::{CallError, Capabilities, ChannelRef, Driver, EndpointRef, Failed, ServiceRef};
+use corewire::WindowRights;
+use corewire_bind::{
+    CallError, Capabilities, ChannelRef, Domain, Driver, EndpointRef, Failed, ServiceRef, WindowRef,
+};
 use corewire_processes::interfaces::all::{Bundle, Client, Event, Pair, Rights, Trouble};
 use corewire_processes::interfaces::{DRIVERS, Place, by, descriptor, inode, open_count, pin};
 
@@ -143,9 +146,14 @@ fn names_arrive_with_their_domain() {
         let endpoint = EndpointRef::new(domain, "an endpoint").unwrap();
         let channel = ChannelRef::<Pair>::new(domain, "a channel").unwrap();
         let service = ServiceRef::new(domain, "echo").unwrap();
-        for o in [None, Some(&endpoint)] {
-            let out = client.refer(&endpoint, &channel, &service, o).unwrap();
+        let memory = domain.window("a-window", 4096).create().unwrap();
+        let window = WindowRef::of(domain, &memory).unwrap();
+        for (o, v) in [(None, Some(&window)), (Some(&endpoint), None)] {
+            let out = client.refer(&endpoint, &channel, &service, o, &window, v).unwrap();
             assert!(out.f.is_in(domain) && out.d.is_in(domain) && out.t.is_in(domain), "{driver}");
+            assert!(out.x.is_in(domain), "{driver}");
+            assert_eq!((out.x.name(), out.x.handle()), ("a-window", &memory.handle()));
+            assert_eq!(out.y.as_ref().map(WindowRef::handle), v.map(WindowRef::handle));
             let names = (out.f.name(), out.d.name(), out.t.name());
             assert_eq!(names, ("an endpoint", "a channel", "echo"));
             assert_eq!(out.p.as_ref().map(EndpointRef::name), o.map(EndpointRef::name));
@@ -174,11 +182,61 @@ fn events_carry_descriptors() {
     });
 }
 
+/// Where a message arrives: a domain of its own, as another process has it.
+fn arrived(window: &WindowRef) -> Domain {
+    let domain = Domain::open_at(&window.runtime_directory().unwrap()).unwrap();
+    assert!(window.is_in(&domain));
+    domain
+}
+
+// Keeps P256.
+#[test]
+fn a_window_that_arrives_is_attached_and_no_other_of_its_name() {
+    each("rights-window", |client, place, driver| {
+        let domain = &place.domain;
+        let endpoint = EndpointRef::new(domain, "an endpoint").unwrap();
+        let channel = ChannelRef::<Pair>::new(domain, "a channel").unwrap();
+        let service = ServiceRef::new(domain, "echo").unwrap();
+        let memory = domain.window("grid", 4096).create().unwrap();
+        let sent = WindowRef::of(domain, &memory).unwrap();
+        let window = client.refer(&endpoint, &channel, &service, None, &sent, None).unwrap().x;
+        let there = arrived(&window);
+        let grid = there.attach_window_of(window.handle(), WindowRights::WRITE).unwrap();
+        grid.put(100, b"a row").unwrap();
+        let mut row = [0; 5];
+        memory.get(100, &mut row).unwrap();
+        assert_eq!(&row, b"a row", "{driver}");
+
+        drop((memory, grid));
+        let _later = domain.window("grid", 4096).create().unwrap();
+        // Sent once more, it is what it was.
+        let window = client.refer(&endpoint, &channel, &service, None, &window, None).unwrap().x;
+        let error = there.attach_window_of(window.handle(), WindowRights::READ).unwrap_err();
+        assert_eq!(error.to_string(), "window grid does not exist", "{driver}");
+    });
+}
+
 /// A request with these capabilities.
 fn raw(client: &mut Client, ordinal: u16, bytes: &[u8], all: &[OwnedFd]) -> Result<(), CallError> {
     let mut capabilities = Capabilities::new();
     all.iter().for_each(|one| capabilities.descriptor(one.as_fd()));
     client.as_mut().call(ordinal, bytes, &capabilities, 1 << 10, Some(LONG)).map(drop)
+}
+
+#[test]
+fn the_most_capabilities_with_the_longest_notes_arrive() {
+    let _turn = turn();
+    let before = open_count();
+    by_each_driver("rights-most", |client, place, driver| {
+        let memory = place.domain.window(&"w".repeat(100), 1).create().unwrap();
+        let window = WindowRef::of(&place.domain, &memory).unwrap();
+        let mut capabilities = Capabilities::new();
+        (0..253).for_each(|_| capabilities.window(&window));
+        // The service gets them, and finds that `eight` has none.
+        let ended = client.as_mut().call(11, &[0; 8], &capabilities, 1 << 10, Some(LONG));
+        assert_eq!(ended.map(drop), Err(CallError::Malformed), "{driver}");
+    });
+    wait_for_count(before);
 }
 
 #[test]
@@ -202,6 +260,16 @@ fn other_capabilities_than_those_of_the_interface_are_refused() {
         let mut capabilities = Capabilities::new();
         capabilities.endpoint(&endpoint);
         let ended = client.as_mut().call(14, &[1, 0], &capabilities, 1 << 10, Some(LONG));
+        assert_eq!(ended.map(drop), Err(CallError::Malformed));
+        // An endpoint is no window: `refer` has one behind a service.
+        let channel = ChannelRef::<Pair>::new(&place.domain, "a channel").unwrap();
+        let service = ServiceRef::new(&place.domain, "echo").unwrap();
+        let mut capabilities = Capabilities::new();
+        capabilities.endpoint(&endpoint);
+        capabilities.channel(&channel);
+        capabilities.service(&service);
+        capabilities.endpoint(&endpoint);
+        let ended = client.as_mut().call(17, &[0, 0], &capabilities, 1 << 10, Some(LONG));
         assert_eq!(ended.map(drop), Err(CallError::Malformed));
         // `bundles`: the second log is announced, and does not come.
         let bundle = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];

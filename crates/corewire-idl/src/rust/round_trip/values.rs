@@ -112,6 +112,7 @@ impl Generator<'_> {
                 quote!(random.maybe(|random| #of))
             }
             Type::Capability { capability: CapabilityKind::Endpoint } => quote!(random.endpoint()),
+            Type::Capability { capability: CapabilityKind::Window } => quote!(random.window()),
             Type::Capability { capability } if capability.is_nullable() => {
                 quote!(random.maybe(|random| random.descriptor()))
             }

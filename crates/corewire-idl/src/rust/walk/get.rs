@@ -106,6 +106,7 @@ impl Walk<'_, '_> {
     fn taken(&self, of: &Type) -> TokenStream {
         match of {
             Type::Capability { capability: CapabilityKind::Endpoint } => quote!(endpoint()),
+            Type::Capability { capability: CapabilityKind::Window } => quote!(window()),
             Type::Channel { of } => {
                 let of = self.generator.owned(of);
                 quote!(channel::<#of>())

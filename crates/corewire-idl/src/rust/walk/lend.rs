@@ -76,6 +76,9 @@ impl Generator<'_> {
                 Type::Capability { capability: CapabilityKind::Endpoint } => {
                     quote!(capabilities.endpoint(#whole);)
                 }
+                Type::Capability { capability: CapabilityKind::Window } => {
+                    quote!(capabilities.window(#whole);)
+                }
                 Type::Channel { .. } => quote!(capabilities.channel(#whole);),
                 Type::Client { .. } => quote!(capabilities.service(#whole);),
                 _ => {

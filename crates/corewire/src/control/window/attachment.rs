@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corewire_layout::frame::{Frame, WindowFacts};
 use corewire_layout::message_type::TypeTag;
-use corewire_layout::name::{ChannelName, NameKind, SocketName};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_layout::window::{Rights, book_bytes};
 use corewire_os::OsError;
 use corewire_os::fork::{Descriptor, InChild};
@@ -49,6 +49,31 @@ pub(crate) struct Attached {
     pub(crate) participant: Option<Participant>,
 }
 
+/// The record of the window `name`, whose process may have died.
+fn record_of(domain: &DomainHandle, name: &ChannelName) -> Result<NameRecord, AttachError> {
+    let not_found = || AttachError::NotFound(name.clone());
+    let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
+    if record.kind != NameKind::Window {
+        return Err(AttachError::NotAWindow(name.clone()));
+    }
+    Ok(record)
+}
+
+/// The handle of the existing window `name`.
+pub(crate) fn handle_of(
+    domain: &DomainHandle,
+    name: &ChannelName,
+) -> Result<WindowHandle, AttachError> {
+    if domain.is_forked() {
+        return Err(AttachError::Forked);
+    }
+    let NameRecord { socket, incarnation, .. } = record_of(domain, name)?;
+    if incarnation == 0 || !domain.directory.is_alive(socket)? {
+        return Err(AttachError::NotFound(name.clone()));
+    }
+    Ok(WindowHandle { socket: socket.0, incarnation, name: name.clone() })
+}
+
 /// Attaches to the window `name`; `which` is its incarnation, and the socket of its process, if they are known.
 pub(crate) fn attach(
     domain: &DomainHandle,
@@ -63,13 +88,7 @@ pub(crate) fn attach(
     let not_found = || AttachError::NotFound(name.clone());
     let (process, incarnation) = match which {
         Some(which) => which,
-        None => {
-            let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
-            if record.kind != NameKind::Window {
-                return Err(AttachError::NotAWindow(name.clone()));
-            }
-            (record.socket, 0)
-        }
+        None => (record_of(domain, name)?.socket, 0),
     };
     let socket = connect_to(domain, name, process, patience)?.ok_or_else(not_found)?;
     let peer = socket.peer()?;

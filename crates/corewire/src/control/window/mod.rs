@@ -33,7 +33,7 @@ use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 use corewire_ring::window::{Roster, Seat, WindowShared};
 
-pub(crate) use self::attachment::{Attached, attach, attach_when_created};
+pub(crate) use self::attachment::{Attached, attach, attach_when_created, handle_of};
 use crate::control::domain::DomainHandle;
 use crate::control::frames::{next_descriptor, resources};
 use crate::control::hub::{Failures, Handler, Token};
