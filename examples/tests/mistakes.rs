@@ -116,14 +116,14 @@ const CHANNELS: &[Mistake] = &[
     ),
     (
         |d| {
-            let mut sender = d.sender("c").create()?;
+            let mut sender = d.sender("c").slots(1024).create()?;
             let mut receiver = d.receiver("c").join()?;
             while sender.try_send(&[1]).is_ok() {}
             sender.send_timeout(&[1], SHORT)?;
             receiver.receive()?;
             Ok(())
         },
-        "no room within 20ms: a receiver is 8192 messages behind",
+        "no room within 20ms: a receiver is 1024 messages behind",
     ),
     (|d| fails(d.observe("nobody")), "channel nobody does not exist"),
     (|d| fails(d.latest("config").open()), "channel config does not exist"),
