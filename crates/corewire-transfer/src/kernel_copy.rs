@@ -468,7 +468,7 @@ mod tests {
             {
                 let (mut source, source_at) = in_page(bytes, there);
                 let (mut target, target_at) = in_page(bytes, here);
-                source.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
+                source.iter_mut().zip((0..251u8).cycle()).for_each(|(byte, value)| *byte = value);
                 let source = &source[source_at..][..bytes];
                 let landing = Landing::of_slice(&mut target[target_at..][..bytes]);
                 // Two stretches: one of a few bytes, and the rest.
