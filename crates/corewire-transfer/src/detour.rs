@@ -1,6 +1,6 @@
 //! Copies by the kernel that take a detour.
 //!
-//! The kernel copies by `rep movsb` where the processor says that this is fast. On AMD's processors since Zen 3 it is not if the
+//! The kernel copies by `rep movsb` where the processor says that this is fast. On AMD's Zen 3 it is not if the
 //! target begins 1 to 31 bytes after the source, whole pages aside: see [`corewire_ring::copying`]. There a copy of 64 KiB
 //! takes 29 us instead of 6.8. So it goes by way of memory of this thread that begins at the same place of a page as the other
 //! process's memory does, which takes 8.2 us: the kernel copies between the two, and registers between this and the target, or
@@ -83,7 +83,7 @@ impl Detour {
         let at = remote_at.wrapping_sub(memory.as_ptr().addr()) % PAGE_BYTES;
         let between = memory.get_mut(at..at + bytes)?;
         let address = between.as_mut_ptr().expose_provenance() as u64;
-        piece.local = vec![vector_of(Stretch { address, ..local })];
+        *piece.local.first_mut()? = vector_of(Stretch { address, ..local });
         Some(Self { memory, at, local })
     }
 

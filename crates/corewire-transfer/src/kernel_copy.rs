@@ -302,12 +302,11 @@ impl Remote {
         let mut done = 0;
         while walk.left() > 0 {
             let mut piece = walk.next_piece(is_slow);
-            if let Some(mut detour) = Detour::of(&mut piece) {
+            let mut detour = Detour::of(&mut piece);
+            if let Some(detour) = &mut detour {
                 source.fill(done, &mut Fragment::private(detour.between()));
-                self.write_piece(&piece)?;
-            } else {
-                self.write_piece(&piece)?;
             }
+            self.write_piece(&piece)?;
             done += piece.bytes;
         }
         Ok(())

@@ -13,7 +13,7 @@
 //! | `aarch64.rs` | loads and stores of pairs of 16 bytes |
 //!
 //! # Targets close behind their sources
-//! `rep movsb` of AMD's processors since Zen 3 moves about a byte in each cycle, 25 times fewer than otherwise, if the target
+//! `rep movsb` of AMD's Zen 3 moves about a byte in each cycle, 25 times fewer than otherwise, if the target
 //! begins 1 to 31 bytes after the source when whole pages are left out ([`is_close`]). The C library copies from about 3 KiB on
 //! so, and `malloc` gives long memory that begins 16 bytes after a page does: so this is met whenever what begins a page is
 //! copied there. Such copies go by registers instead.

@@ -50,6 +50,13 @@ fn copies_are_made_though_the_owner_makes_no_call_or_is_stopped() {
     copies(&mut endpoint, peer, 3);
     owner.stop();
     copies(&mut endpoint, peer, 5);
+    // Wherever both sides begin in a page: some of these copies take a detour.
+    let (bytes, mut found) = ((0..241u8).cycle().take(12_000).collect::<Vec<_>>(), vec![0; 12_000]);
+    for at in (0..4096).step_by(16) {
+        endpoint.put(peer, &[part(0, 5000)], &bytes[at..at + 5000]).unwrap();
+        endpoint.get(peer, &[part(0, 5000)], &mut found[at..at + 5000]).unwrap();
+        assert!(found[at..at + 5000] == bytes[at..at + 5000], "{at}");
+    }
     // More than may be asked for at a time, and the owner finds all of it in the end.
     for round in 0..5 {
         let begin = |offset| {
