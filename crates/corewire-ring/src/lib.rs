@@ -26,6 +26,7 @@ extern crate std;
 mod bell;
 pub mod broadcast;
 mod channel;
+mod cold;
 pub mod copying;
 pub mod doorbell;
 pub mod handoff;

@@ -23,6 +23,8 @@ mod bell;
 pub mod broadcast;
 #[path = "../ring/channel/mod.rs"]
 mod channel;
+#[path = "../ring/cold.rs"]
+mod cold;
 #[path = "../ring/copying/mod.rs"]
 pub mod copying;
 #[path = "../ring/doorbell.rs"]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use corewire_os::processor;
+use corewire_os::processor::{self, pause_ns};
 use corewire_ring::sync::pause;
 
 use crate::failure::{Doing, Failure};
@@ -104,6 +104,16 @@ impl Drop for Pinned {
 #[inline(always)]
 pub fn relax(must_yield: bool) {
     if must_yield { thread::yield_now() } else { pause() }
+}
+
+/// Waits as a receiver of a channel of `slots` slots does that finds no message after `run` messages: lets a sender that
+/// streams get ahead. Baselines do the same.
+pub fn let_ahead(run: u64, slots: usize) {
+    #[expect(clippy::cast_precision_loss, reason = "a short time")]
+    let time_ns = if run < 64 { 0.0 } else { (8 * run).min(slots as u64).min(16_384) as f64 };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
+    let pauses = (time_ns / pause_ns()) as u32;
+    (0..pauses).for_each(|_| pause());
 }
 
 /// Runs two functions at the same time, in a thread of its own each, pinned to processor `cpus[0]` and

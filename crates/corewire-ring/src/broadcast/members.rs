@@ -171,7 +171,7 @@ impl Members {
     ) -> Joined {
         let Channel { shared, slots, words, .. } = channel;
         assert!(!self.rows[row as usize].joined, "own row");
-        shared.watched.fetch_max(row + 1, Relaxed);
+        shared.watch(shared.watched.load(Relaxed).max(row + 1));
         shared.limit.store(0, Relaxed);
         // ORDER(J1): pairs with W5; after it, the data thread either sees the limit of 0, or has
         // published everything that it claimed before, except the one message in flight.
@@ -291,7 +291,7 @@ impl Members {
         self.violators.retain(|&violator| violator != row);
         add(channel.words.control_counter(why), 1);
         let watched = self.rows.iter().rposition(|row| row.joined).map_or(0, |last| last + 1);
-        channel.shared.watched.store(u32::try_from(watched).unwrap_or(u32::MAX), Relaxed);
+        channel.shared.watch(u32::try_from(watched).unwrap_or(u32::MAX));
         channel.shared.limit.store(0, Relaxed);
     }
 

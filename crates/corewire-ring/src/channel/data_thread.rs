@@ -16,12 +16,19 @@ use crate::Kernel;
 use crate::doorbell::{self, Notices, notice};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+/// No epoch: the data thread checks all rows.
+pub(crate) const NOT_ALONE: u64 = u64::MAX;
+
 /// What the data thread and the control thread share. Private memory of the sender's process.
 #[repr(align(128))]
 pub struct SenderShared {
     /// The data thread may publish messages below this number without any other check. A thread
     /// that needs the data thread's attention stores 0.
     pub(crate) limit: AtomicU64,
+    /// The last epoch served in the first row, if no other row has a receiver and nothing else is checked after a
+    /// message: then that is one comparison. Otherwise [`NOT_ALONE`]. The data thread stores it with the members' lock
+    /// held, and swaps it; the control thread, which also holds the lock, makes it `NOT_ALONE`.
+    pub(crate) alone: AtomicU64,
     /// Rows from this one on have no receiver.
     pub(crate) watched: AtomicU32,
     /// Nonzero if every stamp must be followed by a fence.
@@ -46,6 +53,7 @@ impl SenderShared {
     pub fn new(receivers_max: u32, fenced: bool) -> Self {
         Self {
             limit: AtomicU64::new(0),
+            alone: AtomicU64::new(NOT_ALONE),
             watched: AtomicU32::new(0),
             fenced: AtomicU32::new(fenced.into()),
             window_reserved: AtomicU64::new(0),
@@ -58,7 +66,7 @@ impl SenderShared {
 
     /// The last epoch served in each row that is read after every message.
     #[inline(always)]
-    pub(crate) fn acked_watched(&self) -> &[AtomicU32] {
+    pub(crate) fn acked_watched(&self) -> &[AtomicU32; ROWS_WATCHED_MAX as usize] {
         &self.acked_watched
     }
 
@@ -67,6 +75,13 @@ impl SenderShared {
     pub(crate) fn acked(&self, row: u32) -> &AtomicU32 {
         let row = row as usize;
         self.acked_watched.get(row).unwrap_or_else(|| &self.acked_rest[row])
+    }
+
+    /// Sets which rows have receivers: those below `end`, or fewer. The data thread checks all of them from now on,
+    /// until its next slow path. Only with the members' lock held.
+    pub(crate) fn watch(&self, end: u32) {
+        self.watched.store(end, Relaxed);
+        self.alone.store(NOT_ALONE, Relaxed);
     }
 
     pub(crate) fn limit(&self) -> &AtomicU64 {

@@ -79,19 +79,21 @@ impl Address {
 
     /// Makes the processor prefetch the line for reading, where the platform supports it.
     #[inline(always)]
-    pub(super) fn prefetch_to_read(self) {
+    pub(super) fn prefetch_to_read(self, bytes: usize) {
+        // A hint: it has no effect except on caches, wherever it points.
+        let line = self.pointer().wrapping_add(bytes);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a hint; it has no effect except on caches.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.pointer().cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
         #[cfg(all(target_arch = "aarch64", not(miri)))]
         // SAFETY: as above.
         unsafe {
             core::arch::asm!(
                 "prfm pldl1keep, [{}]",
-                in(reg) self.pointer(),
+                in(reg) line,
                 options(readonly, nostack, preserves_flags),
             );
         };
@@ -99,13 +101,14 @@ impl Address {
 
     /// Makes the processor prefetch the line for writing, where the platform supports it.
     #[inline(always)]
-    pub(super) fn prefetch_to_write(self) {
+    pub(super) fn prefetch_to_write(self, bytes: usize) {
+        let line = self.pointer().wrapping_add(bytes);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a hint; it changes no register, and has no effect on memory except in caches.
         unsafe {
             core::arch::asm!(
                 "prefetchw [{}]",
-                in(reg) self.pointer(),
+                in(reg) line,
                 options(readonly, nostack, preserves_flags),
             );
         };
@@ -114,7 +117,7 @@ impl Address {
         unsafe {
             core::arch::asm!(
                 "prfm pstl1keep, [{}]",
-                in(reg) self.pointer(),
+                in(reg) line,
                 options(readonly, nostack, preserves_flags),
             );
         };

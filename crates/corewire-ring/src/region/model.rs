@@ -119,10 +119,10 @@ impl Address {
     }
 
     /// Does nothing: a model has no processor caches.
-    pub(super) fn prefetch_to_read(self) {}
+    pub(super) fn prefetch_to_read(self, _bytes: usize) {}
 
     /// Does nothing, as above.
-    pub(super) fn prefetch_to_write(self) {}
+    pub(super) fn prefetch_to_write(self, _bytes: usize) {}
 
     /// # Safety
     /// The region stays for `'a`.

@@ -54,8 +54,7 @@ impl Payload {
     #[inline(always)]
     pub fn prefetch_to_write(&self) {
         for offset in (0..self.bytes).step_by(LINE_BYTES) {
-            // SAFETY: below the payload's length.
-            unsafe { self.base.add(offset) }.prefetch_to_write();
+            self.base.prefetch_to_write(offset);
         }
     }
 
@@ -63,8 +62,7 @@ impl Payload {
     #[inline(always)]
     pub fn prefetch_to_read(&self, bytes: usize) {
         for offset in (0..self.bytes.min(bytes)).step_by(LINE_BYTES) {
-            // SAFETY: below the payload's length.
-            unsafe { self.base.add(offset) }.prefetch_to_read();
+            self.base.prefetch_to_read(offset);
         }
     }
 

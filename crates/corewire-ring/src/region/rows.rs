@@ -16,12 +16,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// `count` rows of one page each.
+    /// `count` rows of one page each, at least one.
     ///
     /// # Panics
-    /// If the region is shorter.
+    /// If there is none, or the region is shorter.
     #[must_use]
     pub fn new(region: &Region, count: u32) -> Self {
+        assert!(count > 0, "own geometry");
         let part = region.part(0, count as usize * PAGE_BYTES).expect("own geometry");
         Self { base: part.base, count, _region: part }
     }
@@ -46,6 +47,14 @@ impl Rows {
     pub fn sleeping(&self, row: u32) -> &AtomicU32 {
         // SAFETY: within a row's page.
         unsafe { self.page(row).word32(SLEEPING) }
+    }
+
+    /// The sleeping epoch of the first row's receiver.
+    #[inline(always)]
+    #[must_use]
+    pub fn first_sleeping(&self) -> &AtomicU32 {
+        // SAFETY: `new` has checked that there is a row.
+        unsafe { self.base.word32(SLEEPING) }
     }
 
     /// How the receiver wants to be woken.

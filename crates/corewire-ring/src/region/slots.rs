@@ -157,10 +157,10 @@ impl<'a> Slot<'a> {
         SlotAddress(self.base)
     }
 
-    /// Makes the processor prefetch the slot's line for reading, where the platform supports it.
+    /// Makes the processor prefetch the line `bytes` after the slot's for reading, where the platform supports it.
     #[inline(always)]
-    pub fn prefetch_to_read(self) {
-        self.base.prefetch_to_read();
+    pub fn prefetch_to_read(self, bytes: usize) {
+        self.base.prefetch_to_read(bytes);
     }
 
     /// Makes the processor prefetch the slot's line for writing, where the platform supports it.
@@ -168,8 +168,8 @@ impl<'a> Slot<'a> {
     /// build targets a processor known to have the instruction, the intrinsic prefetches for
     /// reading. On an x86-64 processor without the instruction it does nothing.)
     #[inline(always)]
-    pub fn prefetch_to_write(self) {
-        self.base.prefetch_to_write();
+    pub fn prefetch_to_write(self, bytes: usize) {
+        self.base.prefetch_to_write(bytes);
     }
 
     /// The inline payload's first `bytes` bytes (at most 48).

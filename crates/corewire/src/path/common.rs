@@ -177,7 +177,7 @@ macro_rules! common_methods {
 
             #[inline(always)]
             fn check_fits(&self, asked: usize) -> Result<(), SendError> {
-                if asked as u64 <= self.ring.geometry().message_bytes_max() {
+                if self.ring.allows(asked) {
                     return Ok(());
                 }
                 Err(SendError::TooLarge { max: self.largest_message(), asked })

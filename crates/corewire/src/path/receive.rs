@@ -552,8 +552,8 @@ pub(crate) fn check(
     }
 }
 
-/// The slow half of every receive: polls for some time, then sleeps for at most `limit_ns` or until the cap. Returns
-/// when there may be a message.
+/// The slow half of every receive: after a run of messages lets the sender get ahead; polls for some time, then sleeps
+/// for at most `limit_ns` or until the cap. Returns when there may be a message.
 #[inline(never)]
 pub(crate) fn wait_for_message(
     ring: &mut Ring,
@@ -571,6 +571,8 @@ pub(crate) fn wait_for_message(
         return Ok(());
     }
     ring.count_wait();
+    let time_ns = ring.end_run().min(limit_ns);
+    poller.let_ahead(time_ns, || ring.is_sender_here());
     let mut polls = Polls::within(limit_ns);
     while poller.may_poll(&mut polls, || ring.is_sender_here()) {
         // While others ran, more than the next message may have come.

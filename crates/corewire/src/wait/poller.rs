@@ -279,6 +279,17 @@ impl Poller {
         self.is_crowded && before_ns + took_ns - polls.yielding_since_ns < polls.limit_ns
     }
 
+    /// Pauses for `time_ns` without a poll, so that a sender that streams gets ahead. Not if `is_peer_here`, nor in a
+    /// crowd: then the sender does not run meanwhile.
+    #[inline]
+    pub(crate) fn let_ahead(&self, time_ns: u64, is_peer_here: impl FnOnce() -> bool) {
+        if time_ns > 0 && self.wait != Wait::Park && !self.is_crowded && !is_peer_here() {
+            #[expect(clippy::cast_precision_loss, reason = "a short time")]
+            let pauses = pauses_of(time_ns as f64);
+            (0..pauses).for_each(|_| pause());
+        }
+    }
+
     /// To be called when a wait has ended without a sleep.
     pub(crate) fn found(&mut self) {
         self.in_vain = 0;

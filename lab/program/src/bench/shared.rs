@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use corewire::SharedSender;
+use corewire_harness::places::let_ahead;
 use corewire_published::yardstick::{BARE_BYTES, BareRing};
 use corewire_ring::sync::pause;
 use zerocopy::IntoBytes;
@@ -103,7 +104,8 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     for round in all(options.rounds) {
         let claimed = numbers(round, CLAIMED_MESSAGES);
         let many = numbers(round, BATCHED_MESSAGES);
-        sum = sum.wrapping_add(bare.receive(0, claimed.start, claimed.end, pause));
+        let lets_ahead = |run| let_ahead(run, options.slots);
+        sum = sum.wrapping_add(bare.receive(0, claimed.clone(), lets_ahead, pause));
         worker.reach(round * 4 + 1);
         sum = sum.wrapping_add(receive_numbers(&mut shared, claimed)?);
         worker.reach(round * 4 + 2);

@@ -8,7 +8,7 @@ use corewire::{Receiver, Sender};
 use corewire_harness::board::part;
 use corewire_harness::distance::describe_one_core;
 use corewire_harness::line::LINES;
-use corewire_harness::places::relax;
+use corewire_harness::places::{let_ahead, relax};
 use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
 use corewire_ring::region::Region;
 use zerocopy::IntoBytes;
@@ -91,7 +91,8 @@ fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
         answer_line();
         let Range { start: first, end } = numbers(round, small_messages(&options));
         let own = worker.index() as u64;
-        sums = sums.wrapping_add(bare.receive(own, first, end, || worker.relax()));
+        let lets_ahead = |run| let_ahead(run, options.slots);
+        sums = sums.wrapping_add(bare.receive(own, first..end, lets_ahead, || worker.relax()));
         sums = sums.wrapping_add(receive_numbers(&mut receiver, first..end)?);
         worker.reach(round + 1);
         answer_line();

@@ -9,6 +9,7 @@ mod patterns;
 pub mod payload;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 pub use patterns::{BareJobs, BareValue};
 
@@ -150,7 +151,7 @@ impl BareRing {
             let slot = self.slots.at(number);
             // While this slot's claim waits for its line, the next slot's line is already on its
             // way.
-            self.slots.at(number + 1).prefetch_to_write();
+            self.slots.at(number + 1).prefetch_to_write(0);
             let stamp = slot.stamp();
             let mut old = stamp.load(Relaxed);
             while let Err(found) = stamp.compare_exchange(old, u64::MAX - number, Relaxed, Relaxed)
@@ -167,14 +168,25 @@ impl BareRing {
     }
 
     /// Receives messages `first` up to `end` (exclusive) as one of the receivers, and returns a sum
-    /// over them.
+    /// over them. When it finds no message, calls `lets_ahead` with the number of messages since it last found none;
+    /// then `yields` until there is one.
     ///
     /// # Panics
     /// If a message is not the one that was sent.
-    pub fn receive(&self, receiver: u64, first: u64, end: u64, yields: impl Fn()) -> u64 {
+    pub fn receive(
+        &self,
+        receiver: u64,
+        Range { start: first, end }: Range<u64>,
+        lets_ahead: impl Fn(u64),
+        yields: impl Fn(),
+    ) -> u64 {
         let mut sum = 0u64;
+        let mut run_from = first;
         for number in first..end {
             let slot = self.slots.at(number);
+            if slot.stamp().load(Relaxed) != number + 1 {
+                lets_ahead(number - core::mem::replace(&mut run_from, number));
+            }
             while slot.stamp().load(Relaxed) != number + 1 {
                 yields();
             }

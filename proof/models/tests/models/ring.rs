@@ -244,7 +244,7 @@ fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
         let ring = Arc::new(BareRing::new(&memory, 2, 1));
         let other = Arc::clone(&ring);
         let sending = thread::spawn(move || other.send(0, 3, thread::yield_now));
-        assert_eq!(ring.receive(0, 0, 3, thread::yield_now), 1 + 2);
+        assert_eq!(ring.receive(0, 0..3, |_| (), thread::yield_now), 1 + 2);
         sending.join().unwrap();
     });
 }

@@ -8,7 +8,8 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 
 use super::Receiver;
 use crate::broadcast::words::add;
-use crate::channel::{Violation, slots_ahead};
+use crate::channel::{Violation, bytes_of, slots_ahead};
+use crate::cold::rarely;
 use crate::doorbell;
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, order};
@@ -19,9 +20,11 @@ impl<H: Host> Receiver<H> {
     pub(super) fn pass(&mut self, length: usize) {
         self.next += 1;
         if length > INLINE_BYTES_MAX {
+            rarely();
             self.hold(length as u64);
         }
         if self.next >= self.publish_at {
+            rarely();
             self.end_batch();
         }
     }
@@ -34,7 +37,7 @@ impl<H: Host> Receiver<H> {
         self.publish_cursor();
         let ahead = slots_ahead(self.slots.count());
         if self.has(self.next + self.batch + ahead) {
-            self.fetch_ahead = ahead;
+            self.fetch_ahead_bytes = bytes_of(ahead);
         }
     }
 
@@ -83,7 +86,7 @@ impl<H: Host> Receiver<H> {
     #[inline(never)]
     pub fn publish_cursor(&mut self) {
         self.publish_at = self.next + self.batch;
-        self.fetch_ahead = 0;
+        self.fetch_ahead_bytes = 0;
         let cursor = self.finished();
         if self.published == cursor {
             return;

@@ -9,6 +9,7 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, ahead_of,
 
 use super::{InPlace, Receiver};
 use crate::channel::Violation;
+use crate::cold::rarely;
 use crate::region::{Access, Payload, Slot};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, fence_at};
@@ -28,12 +29,15 @@ impl<H: Host> Receiver<H> {
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Message<'_, H>, E> {
         loop {
-            let stamp = self.slots.at(self.next).stamp().load(Relaxed);
+            let slot = self.slots.at(self.next);
+            let (place, stamp) = (slot.place(), slot.stamp().load(Relaxed));
             if self.is_next(stamp) {
-                let slot = self.slots.at(self.next);
+                // SAFETY: the place of the next slot.
+                let slot = unsafe { self.slots.at_place(place) };
                 let payload = self.payload_of(slot, self.next, Access::Read)?;
                 return Ok(Message { receiver: self, payload, in_place });
             }
+            rarely();
             wait(self)?;
         }
     }
@@ -112,12 +116,13 @@ impl<H: Host> Receiver<H> {
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
             // Between hyperthreads of one core, a prefetch of this very line would cost a twelfth of a message.
-            if self.fetch_ahead > 0 {
-                self.slots.at(sequence + self.fetch_ahead).prefetch_to_read();
+            if self.fetch_ahead_bytes > 0 {
+                slot.prefetch_to_read(self.fetch_ahead_bytes);
             }
             #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
             return Ok(slot.payload(header as usize, access));
         }
+        rarely();
         self.payload_elsewhere(slot, sequence, header, access)
     }
 

@@ -20,7 +20,8 @@ use corewire_layout::segment::{DoorState, FenceMode, Policy, tenure};
 use corewire_layout::slot::{publishes, stamp_of};
 
 use super::words::{ReceiverWords, SenderWords, add};
-use crate::channel::ReceiverShared;
+use crate::channel::{ReceiverShared, head_start_ns};
+use crate::cold::rarely;
 use crate::doorbell::Sleeper;
 use crate::region::{Region, Slots, Store};
 use crate::shared::{Many, ManyParts};
@@ -79,9 +80,11 @@ pub struct Receiver<H: Host> {
     published: u64,
     /// Publish the cursor after this many messages.
     batch: u64,
-    /// How many slots ahead of the next message lines are fetched. 0 unless the sender is known to
+    /// The first message of the present run: of messages that were there one after the other.
+    run_from: u64,
+    /// How many bytes of slots ahead of the next message lines are fetched. 0 unless the sender is known to
     /// be well ahead: it must not lose the lines that it is about to write.
-    fetch_ahead: u64,
+    fetch_ahead_bytes: usize,
     sleeper: Sleeper,
     /// Payload bytes outside the slots that the published cursor still holds, for each area.
     window_held_bytes: u64,
@@ -131,7 +134,8 @@ impl<H: Host> Receiver<H> {
             publish_at: welcome.start.saturating_add(batch),
             published: welcome.start,
             batch,
-            fetch_ahead: 0,
+            run_from: welcome.start,
+            fetch_ahead_bytes: 0,
             sleeper: Sleeper::new(welcome.epoch),
             window_held_bytes: 0,
             large_held_bytes: 0,
@@ -221,7 +225,11 @@ impl<H: Host> Receiver<H> {
     /// the sequence number.
     #[inline(always)]
     fn is_next(&mut self, stamp: u64) -> bool {
-        stamp == stamp_of(self.next) || (self.many.is_some() && self.is_next_of_many(stamp))
+        if stamp == stamp_of(self.next) {
+            return true;
+        }
+        rarely();
+        self.many.is_some() && self.is_next_of_many(stamp)
     }
 
     #[inline]
@@ -231,6 +239,14 @@ impl<H: Host> Receiver<H> {
             many.note(self.next, stamp);
         }
         is_next
+    }
+
+    /// Ends a run of messages that were there one after the other. Must be called when the next one is not there. Returns
+    /// how long to give the sender before this receiver looks again, in ns: 0 after few messages, and where messages
+    /// may be overwritten meanwhile.
+    pub fn end_run(&mut self) -> u64 {
+        let run = self.next - core::mem::replace(&mut self.run_from, self.next);
+        if self.is_overwritten() { 0 } else { head_start_ns(run, self.slots.count()) }
     }
 
     /// Number of messages that are there, counted from the next one, up to `count_max`.

@@ -17,6 +17,7 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW};
 use super::{Sender, publish};
 use crate::broadcast::members::Members;
 use crate::channel::{Room, Span};
+use crate::cold::rarely;
 use crate::region::{Access, Payload, Slot, SlotAddress};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Lock};
@@ -40,6 +41,14 @@ impl<H: Host> Sender<H> {
         W: FnMut(&mut Self) -> Result<(), E>,
     {
         let mut wait = wait;
+        if self.is_lent_in_slot(bytes) && self.head < self.shared.limit.load(Relaxed) {
+            let slot = self.next_slot();
+            let payload = slot.payload(bytes, Access::Write);
+            let (sequence, place, header) = (self.head, slot.place(), bytes as u64);
+            let claim = Claim { sequence, place, header, payload, target: None, room: None };
+            return Ok(Loan { sender: self, claim });
+        }
+        rarely();
         while self.head >= self.shared.limit.load(Relaxed) {
             wait(self)?;
         }
@@ -100,6 +109,7 @@ impl<H: Host> Sender<H> {
         let (payload, target) = match self.staging() {
             None => (target, None),
             Some(staging) => {
+                rarely();
                 let payload = staging.payload(0, target.bytes() as u64, Access::Write);
                 (payload.expect("memory for the largest message"), Some(target))
             }
@@ -183,6 +193,7 @@ impl Claim {
     #[inline(always)]
     fn settle(&mut self) {
         if let Some(target) = &mut self.target {
+            rarely();
             // SAFETY: composed by this sender alone, and no other reference to it exists.
             let source = unsafe { self.payload.as_own_slice() };
             // SAFETY: claimed and not published; a receiver that copies from it meanwhile sees

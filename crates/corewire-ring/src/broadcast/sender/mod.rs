@@ -18,6 +18,7 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, stamp_of};
 
 use super::words::{SenderWords, add};
 use crate::channel::{Area, Pace, SenderShared, Slowest, Span};
+use crate::cold::rarely;
 use crate::doorbell::Sleeper;
 use crate::region::{Access, Region, Rows, Slot, Slots, Store};
 use crate::sync::Ordering::Relaxed;
@@ -50,16 +51,24 @@ pub struct SenderParts {
     pub shared: Arc<SenderShared>,
 }
 
-/// The data thread's half of a sender.
+/// The data thread's half of a sender. What each message needs comes first, in as few lines as possible.
 #[derive(Debug)]
 pub struct Sender<H> {
-    slots: Slots,
     /// The next message's sequence number.
     head: u64,
     shared: Arc<SenderShared>,
+    slots: Slots,
+    /// In a stream: how many bytes of slots ahead of the next message lines are fetched. Otherwise 0. (At the end of the
+    /// ring, lines behind it are fetched, to no effect: one address is computed for each message, not two.)
+    fetch_ahead_bytes: usize,
+    /// Shorter messages are written in their slot, where receivers find them: 0 if messages are composed elsewhere.
+    lent_below: usize,
+    rows: Rows,
+    /// True if the sender lends in place and needs neither fences nor a hint. One check then
+    /// replaces three: a load that a message does not need costs a hundredth of a stream's rate.
+    is_plain: bool,
     fenced: bool,
     hint: Option<Region>,
-    rows: Rows,
     policy: Policy,
     staging: Option<Store>,
     /// Under `Overwrite`: messages below this one may be overwritten.
@@ -69,11 +78,6 @@ pub struct Sender<H> {
     /// The member that held the sender back most at the last refresh.
     slowest: Option<Slowest>,
     pace: Pace,
-    /// In a stream: how many slots ahead of the next message lines are fetched. Otherwise 0.
-    fetch_ahead: u64,
-    /// True if the sender lends in place and needs neither fences nor a hint. One check then
-    /// replaces three: a load that a message does not need costs a hundredth of a stream's rate.
-    is_plain: bool,
     sleeper: Sleeper,
     /// Payload bytes sent outside the slots.
     bytes: u64,
@@ -104,13 +108,14 @@ impl<H: Host> Sender<H> {
             hint: hint.filter(|_| geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX)),
             rows,
             policy,
-            staging,
             floor: 0,
             read_by_all: 0,
             slowest: None,
             pace: Pace::default(),
-            fetch_ahead: 0,
+            fetch_ahead_bytes: 0,
             is_plain: false,
+            lent_below: if staging.is_some() { 0 } else { lent_below(&geometry) },
+            staging,
             sleeper: Sleeper::new(0),
             bytes: 0,
             geometry,
@@ -148,6 +153,23 @@ impl<H: Host> Sender<H> {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// Does the channel allow messages of `bytes` bytes?
+    #[inline(always)]
+    #[must_use]
+    pub fn allows(&self, bytes: usize) -> bool {
+        if self.is_lent_in_slot(bytes) {
+            return true;
+        }
+        rarely();
+        bytes as u64 <= self.geometry.message_bytes_max()
+    }
+
+    /// Is a message of `bytes` bytes allowed, and written in its slot? One load.
+    #[inline(always)]
+    fn is_lent_in_slot(&self, bytes: usize) -> bool {
+        bytes < self.lent_below
     }
 
     /// What happens with slow receivers.
@@ -211,8 +233,9 @@ impl<H: Host> Sender<H> {
     /// The slot that is written next.
     #[inline(always)]
     fn next_slot(&self) -> Slot<'_> {
-        self.slots.at(self.head + self.fetch_ahead).prefetch_to_write();
-        self.slots.at(self.head)
+        let slot = self.slots.at(self.head);
+        slot.prefetch_to_write(self.fetch_ahead_bytes);
+        slot
     }
 
     #[inline(always)]
@@ -252,6 +275,12 @@ impl<H: Host> Sender<H> {
     pub fn counter(&self, counter: SenderCounter) -> u64 {
         self.words.counter(counter).load(Relaxed)
     }
+}
+
+/// Messages of fewer bytes fit a slot, and the channel allows them.
+fn lent_below(geometry: &Geometry) -> usize {
+    let largest = usize::try_from(geometry.message_bytes_max()).unwrap_or(usize::MAX);
+    largest.min(INLINE_BYTES_MAX) + 1
 }
 
 /// Makes message `sequence`, whose payload is written, visible to receivers.

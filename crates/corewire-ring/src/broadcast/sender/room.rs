@@ -11,7 +11,7 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 use super::Sender;
 use crate::broadcast::members::{Channel, Members};
 use crate::broadcast::words::add;
-use crate::channel::{Slowest, slots_ahead};
+use crate::channel::{NOT_ALONE, Slowest, write_ahead_bytes};
 use crate::doorbell::{self, Bell, Bells, Slept};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel, Lock, fence_at};
@@ -29,6 +29,7 @@ impl<H: Host> Sender<H> {
             self.raise_floor((head + self.stretch()).saturating_sub(slots));
         }
         let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
+        let (is_plain, staging, hint) = (&mut self.is_plain, &self.staging, &self.hint);
         let slowest = lock.with(|members| {
             // Under the lock, so that a demand for fences made before a join takes effect after it.
             *fenced = shared.is_fenced();
@@ -53,10 +54,13 @@ impl<H: Host> Sender<H> {
                 None => u64::MAX,
             };
             shared.limit.store(limit, Relaxed);
+            *is_plain = staging.is_none() && hint.is_none() && !*fenced;
+            let is_alone = *is_plain && shared.watched.load(Relaxed) == 1;
+            let alone = if is_alone { shared.acked(0).load(Relaxed).into() } else { NOT_ALONE };
+            shared.alone.store(alone, Relaxed);
             slowest
         });
-        self.fetch_ahead = if self.pace.is_stream() { slots_ahead(slots) } else { 0 };
-        self.is_plain = self.staging.is_none() && self.hint.is_none() && !self.fenced;
+        self.fetch_ahead_bytes = if self.pace.is_stream() { write_ahead_bytes(slots) } else { 0 };
         self.slowest = slowest;
         slowest
     }

@@ -8,8 +8,8 @@ use corewire_layout::segment::{HINT, ROWS_WATCHED_MAX, SleepMode};
 use super::Sender;
 use crate::broadcast::WAKES_BY_SENDER_MAX;
 use crate::broadcast::words::add;
+use crate::cold::rarely;
 use crate::doorbell::{self, WAKE_ALL};
-use crate::region::Region;
 use crate::sync::Ordering::Relaxed;
 use crate::{Control, Host, order};
 
@@ -17,29 +17,37 @@ impl<H: Host> Sender<H> {
     /// The fence after every stamp.
     #[inline(always)]
     pub(super) fn fence(&self) {
-        doorbell::fence_after_store(!self.is_plain && self.fenced);
+        doorbell::fence_after_store(self.fenced);
     }
 
     /// Does any receiver sleep in an epoch that has not been served yet?
     #[inline(always)]
     #[must_use]
     pub fn someone_sleeps(&self) -> bool {
-        self.fence();
-        match self.hint() {
-            Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
-            None => {
-                let watched = self.shared.watched.load(Relaxed);
-                let acked = self.shared.acked_watched().iter().take(watched as usize);
-                (0u32..).zip(acked).any(|(row, acked)| {
-                    self.rows.sleeping(row).load(Relaxed) != acked.load(Relaxed)
-                }) || (watched > ROWS_WATCHED_MAX && self.someone_else_sleeps(watched))
-            }
+        doorbell::fence_after_store(false);
+        let epoch = self.rows.first_sleeping().load(Relaxed);
+        if u64::from(epoch) == self.shared.alone.load(Relaxed) {
+            return false;
         }
+        rarely();
+        self.someone_of_many_sleeps()
     }
 
+    /// The rest of [`Sender::someone_sleeps`], unless there is one receiver that does not.
     #[inline(always)]
-    fn hint(&self) -> Option<&Region> {
-        if self.is_plain { None } else { self.hint.as_ref() }
+    fn someone_of_many_sleeps(&self) -> bool {
+        if !self.is_plain {
+            self.fence();
+            if let Some(hint) = &self.hint {
+                return hint.word32(HINT).load(Relaxed) != 0;
+            }
+        }
+        let watched = self.shared.watched.load(Relaxed);
+        let acked = self.shared.acked_watched().iter().take(watched as usize);
+        (0u32..)
+            .zip(acked)
+            .any(|(row, acked)| self.rows.sleeping(row).load(Relaxed) != acked.load(Relaxed))
+            || (watched > ROWS_WATCHED_MAX && self.someone_else_sleeps(watched))
     }
 
     /// The rest of [`Sender::someone_sleeps`] for a channel of many receivers that has no hint
@@ -71,6 +79,11 @@ impl<H: Host> Sender<H> {
             if epoch == before || served.compare_exchange(before, epoch, Relaxed, Relaxed).is_err()
             {
                 continue;
+            }
+            if row == 0 {
+                // Nothing happens if a receiver joins or leaves meanwhile: it is no epoch then.
+                let (before, epoch) = (before.into(), epoch.into());
+                let _ = self.shared.alone.compare_exchange(before, epoch, Relaxed, Relaxed);
             }
             match doorbell::mode_of(epoch, self.rows.sleep_mode(row)) {
                 None => {}

@@ -64,7 +64,7 @@ impl<H: Host> Sender<H> {
         if self.pace.is_stream() && self.tail == self.sent_end {
             let next = self.tail + run;
             for sequence in next..next + run {
-                self.roster.slots.at(sequence).prefetch_to_write();
+                self.roster.slots.at(sequence).prefetch_to_write(0);
             }
         }
     }

@@ -192,6 +192,13 @@ impl<H: Host> Sender<H> {
         &self.host
     }
 
+    /// Does the channel allow messages of `bytes` bytes?
+    #[inline(always)]
+    #[must_use]
+    pub fn allows(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.roster.geometry.message_bytes_max()
+    }
+
     /// The channel's sizes.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {

@@ -8,6 +8,7 @@ pub(super) mod same_core;
 pub(super) mod silent;
 
 use corewire::{Domain, Endpoint, Peer as Other, Selector};
+use corewire_harness::places::let_ahead;
 use corewire_os::random_u128;
 use corewire_published::yardstick::BareRing;
 use corewire_ring::sync::pause;
@@ -201,7 +202,7 @@ fn stream_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let mut sum = 0;
     for round in all(options.rounds) {
         let numbers = numbers(round, MESSAGES);
-        sum += bare.receive(0, numbers.start, numbers.end, pause);
+        sum += bare.receive(0, numbers.clone(), |run| let_ahead(run, SLOTS), pause);
         worker.reach(2 * round + 1);
         for number in numbers {
             let mut word = [0; BYTES];
