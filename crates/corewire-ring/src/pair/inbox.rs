@@ -22,6 +22,7 @@ use super::PairViolation;
 use super::grants::{Kept, KeptBox};
 use super::traffic::Traffic;
 use super::words::EndpointMemory;
+use crate::cold::rarely;
 use crate::doorbell;
 use crate::message::{Arrival, Envelope, Held, Place, Sink, Space, Wants};
 use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
@@ -211,6 +212,7 @@ impl Inbox {
         if let Some(bytes) = whole_length(below, wanted, self.within) {
             return Some(Inline { tag: slot.header().load(Relaxed), immediate: None, bytes });
         }
+        rarely();
         let bytes = whole_length_with_immediate(below, wanted, self.within)?;
         let immediate = Some(slot.immediate().load(Relaxed));
         Some(Inline { tag: slot.header().load(Relaxed), immediate, bytes })

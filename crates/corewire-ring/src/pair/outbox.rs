@@ -13,6 +13,7 @@ use super::PairViolation;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
+use crate::cold::rarely;
 use crate::doorbell;
 use crate::message::{Envelope, Fragment, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
@@ -234,10 +235,12 @@ impl Outbox {
     pub(super) fn try_send_inline(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let length = message.len() as u64;
         if message.len() > HEAD_BYTES - envelope.immediate_bytes() {
+            rarely();
             return message.len() <= envelope.inline_bytes_max()
-                && self.send_in_slots(envelope, message);
+                && self.send_in_slots(*envelope, message);
         }
         if self.head >= self.limit {
+            rarely();
             return false;
         }
         let slot = self.slots.at(self.head);
@@ -274,8 +277,9 @@ impl Outbox {
     }
 
     /// As [`Outbox::try_send_inline`], for a message that takes several slots. The first slot is published last.
+    /// (The envelope is passed by value: by reference it would be stored in memory for every message, of one slot, too.)
     #[inline]
-    fn send_in_slots(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
+    fn send_in_slots(&mut self, envelope: Envelope, message: &[u8]) -> bool {
         let before = envelope.immediate_bytes();
         let (first, rest) = message.split_at(HEAD_BYTES - before);
         if self.head + slots_of(before + message.len()) > self.limit {

@@ -234,7 +234,7 @@ impl Transport for PairRings {
         }
         let row = peer.row();
         if message.len() > envelope.inline_bytes_max() {
-            return self.try_inject_in_cell(row, envelope, message);
+            return self.try_inject_in_cell(row, *envelope, message);
         }
         self.pairs.try_send(row, envelope, message)
     }

@@ -92,9 +92,10 @@ impl PairRings {
     pub(super) fn try_inject_in_cell(
         &mut self,
         row: u32,
-        envelope: &Envelope,
+        envelope: Envelope,
         message: &[u8],
     ) -> bool {
+        let envelope = &envelope;
         let bytes = message.len() as u64;
         if self.grants.goes_in_place(row, envelope, bytes) {
             match self.send_in_block(row, envelope, &message) {

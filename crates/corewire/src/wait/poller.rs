@@ -255,7 +255,7 @@ impl Poller {
 
     /// Yields once, and finds out whether there is a crowd. False if the next poll is the last one.
     fn yields(&mut self, polls: &mut Polls) -> bool {
-        let before_ns = self.linux.now_ns();
+        let (before_ns, took_ns) = self.yield_once();
         if polls.yielding_since_ns == 0 {
             polls.yielding_since_ns = before_ns.max(1);
             if self.has_yielded {
@@ -264,14 +264,6 @@ impl Poller {
             }
             self.has_yielded = true;
         }
-        self.linux.yield_now();
-        let took_ns = self.linux.now_ns() - before_ns;
-        let is_switch = took_ns > SWITCH_NS.max(SHORTEST_YIELDS * self.shortest_ns);
-        self.shortest_ns = self.shortest_ns.min(took_ns);
-        self.alone = if is_switch { 0 } else { self.alone.saturating_add(1) };
-        self.is_crowded =
-            took_ns <= HOG_NS && (is_switch || self.is_crowded && self.alone < ALONE_YIELDS);
-        self.choose_bare_polls();
         if took_ns > HOG_NS {
             // Even if the message came meanwhile: a thread that is woken gets it sooner.
             self.back_off();
@@ -280,14 +272,32 @@ impl Poller {
     }
 
     /// Pauses for `time_ns` without a poll, so that a sender that streams gets ahead. Not if `is_peer_here`, nor in a
-    /// crowd: then the sender does not run meanwhile.
+    /// crowd, for which an adaptive wait looks first: others use that time better.
     #[inline]
-    pub(crate) fn let_ahead(&self, time_ns: u64, is_peer_here: impl FnOnce() -> bool) {
-        if time_ns > 0 && self.wait != Wait::Park && !self.is_crowded && !is_peer_here() {
+    pub(crate) fn let_ahead(&mut self, time_ns: u64, is_peer_here: impl FnOnce() -> bool) {
+        if time_ns == 0 || self.wait == Wait::Park || self.is_crowded || is_peer_here() {
+            return;
+        }
+        let yielded_ns = if self.wait == Wait::Adaptive { self.yield_once().1 } else { 0 };
+        if !self.is_crowded {
             #[expect(clippy::cast_precision_loss, reason = "a short time")]
-            let pauses = pauses_of(time_ns as f64);
+            let pauses = pauses_of(time_ns.saturating_sub(yielded_ns) as f64);
             (0..pauses).for_each(|_| pause());
         }
+    }
+
+    /// Yields once, and finds out whether there is a crowd. Returns when it began, and how long it took.
+    fn yield_once(&mut self) -> (u64, u64) {
+        let before_ns = self.linux.now_ns();
+        self.linux.yield_now();
+        let took_ns = self.linux.now_ns() - before_ns;
+        let is_switch = took_ns > SWITCH_NS.max(SHORTEST_YIELDS * self.shortest_ns);
+        self.shortest_ns = self.shortest_ns.min(took_ns);
+        self.alone = if is_switch { 0 } else { self.alone.saturating_add(1) };
+        self.is_crowded =
+            took_ns <= HOG_NS && (is_switch || self.is_crowded && self.alone < ALONE_YIELDS);
+        self.choose_bare_polls();
+        (before_ns, took_ns)
     }
 
     /// To be called when a wait has ended without a sleep.

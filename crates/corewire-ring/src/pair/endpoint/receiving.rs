@@ -4,6 +4,7 @@ use corewire_layout::counters::EndpointCounter;
 
 use super::Endpoint;
 use super::turns::{Polling, Turn};
+use crate::cold::rarely;
 use crate::message::{Arrival, Envelope, Sink, Space, Wanted, Wants};
 use crate::pair::PairViolation;
 use crate::pair::inbox::{CLOSED, Inline};
@@ -46,23 +47,28 @@ impl<H: Host> Endpoint<H> {
                 let inbox = &mut peer.inbox;
                 debug_assert!(head.is_at(inbox.next()), "the head is where its inbox is");
                 let Some(message) = inbox.short_arrival(head.slot(), below, wanted.space) else {
+                    rarely();
                     return Short::Other(row);
                 };
                 let Inline { tag, immediate, bytes } = message;
                 let source = inbox.source();
                 if bytes > target.len() || !wanted.takes(source, tag) {
+                    rarely();
                     return Short::Other(row);
                 }
                 if inbox.is_published() {
+                    rarely();
                     self.dirty[row as usize / 64] |= 1 << (row % 64);
                 }
                 let is_due = inbox.copy_short_out(head.slot(), &message, target);
                 head.step(inbox.next());
                 if is_due {
+                    rarely();
                     self.publish(row, false);
                 }
                 return Short::Taken { source, tag, immediate, bytes };
             }
+            rarely();
             match self.turn_to_another(polling) {
                 Turn::Found => {}
                 Turn::Nobody => return Short::Nothing,
@@ -87,6 +93,7 @@ impl<H: Host> Endpoint<H> {
                 };
                 let inbox = &mut peer.inbox;
                 let Some((space, message)) = inbox.matched_arrival(head.slot(), below) else {
+                    rarely();
                     return Short::Other(row);
                 };
                 let Inline { tag, immediate, bytes } = message;
@@ -95,15 +102,18 @@ impl<H: Host> Endpoint<H> {
                     return Short::Other(row);
                 };
                 if inbox.is_published() {
+                    rarely();
                     self.dirty[row as usize / 64] |= 1 << (row % 64);
                 }
                 let is_due = inbox.put_short(head.slot(), &message, target);
                 head.step(inbox.next());
                 if is_due {
+                    rarely();
                     self.publish(row, false);
                 }
                 return Short::Taken { source, tag, immediate, bytes };
             }
+            rarely();
             match self.turn_to_another(Polling::Once) {
                 Turn::Found => {}
                 Turn::Nobody => return Short::Nothing,

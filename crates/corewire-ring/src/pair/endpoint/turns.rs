@@ -5,6 +5,7 @@
 use corewire_layout::endpoint::{ACTIVE_WORDS, PairState};
 
 use super::Endpoint;
+use crate::cold::rarely;
 use crate::pair::inbox::Heat;
 use crate::pair::watch::{GUEST, Head};
 use crate::pair::{BITS_EVERY, GROUPS_ONCE, IDLE_POLLS, TURNS_MAX, VISIT_EVERY, WATCHED_MAX};
@@ -84,6 +85,7 @@ impl<H: Host> Endpoint<H> {
     pub(super) fn turn_to_another(&mut self, polling: Polling) -> Turn {
         let has_bits = self.looks_for_bits(polling) && self.activity.summary().load(Relaxed) != 0;
         let turn = if has_bits || self.is_busy || self.must_yield || !self.queue.is_empty() {
+            rarely();
             self.turn_in_order()
         } else {
             let groups = match polling {
@@ -95,6 +97,7 @@ impl<H: Host> Endpoint<H> {
         if turn == Turn::Nobody {
             self.polls += 1;
             if self.polls.is_multiple_of(VISIT_EVERY) {
+                rarely();
                 self.look_around();
                 if !self.queue.is_empty() {
                     return self.turn_in_order();

@@ -35,7 +35,8 @@ impl Endpoint {
         if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
-        self.send_slowly(peer, envelope, &message, Patience::Forever)
+        let source = message;
+        self.send_slowly(peer, envelope, &source, Patience::Forever)
     }
 
     /// Sends `message` if there is room now for it or for its beginning. Never blocks. The message goes through cells,
@@ -57,7 +58,8 @@ impl Endpoint {
         if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
-        self.send_now(peer, envelope, &message)
+        let source = message;
+        self.send_now(peer, envelope, &source)
     }
 
     /// Like [`send`](Self::send), but waits for at most `timeout`.
