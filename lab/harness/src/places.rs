@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 use corewire_os::processor::{self, pause_ns};
+use corewire_ring::broadcast::head_start_ns;
 use corewire_ring::sync::pause;
 
 use crate::failure::{Doing, Failure};
@@ -107,13 +108,15 @@ pub fn relax(must_yield: bool) {
 }
 
 /// Waits as a receiver of a channel of `slots` slots does that finds no message after `run` messages: lets a sender that
-/// streams get ahead. Baselines do the same.
-pub fn let_ahead(run: u64, slots: usize) {
-    #[expect(clippy::cast_precision_loss, reason = "a short time")]
-    let time_ns = if run < 64 { 0.0 } else { (8 * run).min(slots as u64).min(16_384) as f64 };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
-    let pauses = (time_ns / pause_ns()) as u32;
-    (0..pauses).for_each(|_| pause());
+/// streams get ahead, unless there are too few processors. Baselines do the same.
+pub fn let_ahead(run: u64, slots: usize, must_yield: bool) {
+    if !must_yield {
+        #[expect(clippy::cast_precision_loss, reason = "a short time")]
+        let time_ns = head_start_ns(run, slots as u64) as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short")]
+        let pauses = (time_ns / pause_ns()) as u32;
+        (0..pauses).for_each(|_| pause());
+    }
 }
 
 /// Runs two functions at the same time, in a thread of its own each, pinned to processor `cpus[0]` and

@@ -71,7 +71,9 @@ pub use receiver::{Held, InPlace, Lost, Message, Receiver, ReceiverParts, Snapsh
 pub use sender::{Loan, Sender, SenderParts};
 pub use words::{ReceiverWords, SenderWords};
 
-pub use crate::channel::{Area, End, ReceiverShared, Room, SenderShared, Slowest, Span, Violation};
+pub use crate::channel::{
+    Area, End, ReceiverShared, Room, SenderShared, Slowest, Span, Violation, head_start_ns,
+};
 
 /// The data thread wakes up to this many sleepers itself and leaves the rest to the control thread.
 pub const WAKES_BY_SENDER_MAX: u32 = 4;

@@ -16,7 +16,8 @@ mod stall;
 pub use area::{Area, Room, Span};
 pub(crate) use data_thread::NOT_ALONE;
 pub use data_thread::{ReceiverShared, SenderShared};
-pub(crate) use pace::{Pace, bytes_of, head_start_ns, slots_ahead, write_ahead_bytes};
+pub use pace::head_start_ns;
+pub(crate) use pace::{Pace, bytes_of, slots_ahead, write_ahead_bytes};
 pub(crate) use stall::{Purse, Stall, lap};
 
 /// A word in the sender's memory holds an impossible value. This link is closed; nothing else is

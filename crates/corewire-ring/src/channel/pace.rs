@@ -38,11 +38,12 @@ const NS_PER_MESSAGE: u64 = 8;
 /// Limit on that time in ns. Between cores that share no cache, a stream is faster the longer it is.
 const HEAD_START_MAX_NS: u64 = 16_384;
 
-/// The time that a receiver that finds the ring empty, after `run` messages that were there one after the other, gives
-/// the sender before it looks again, in a ring of `slots` slots: 0 unless that was a run. A sender that streams writes
-/// a message in 2 ns or more, so it does not fill half of the ring in that time.
-pub(crate) fn head_start_ns(run: u64, slots: u64) -> u64 {
-    if run < RUN { 0 } else { run.saturating_mul(NS_PER_MESSAGE).min(slots).min(HEAD_START_MAX_NS) }
+/// The time that a receiver that finds no message, after `run` messages that were there one after the other, gives the
+/// sender before it looks again: 0 unless that was a run. The sender has room for `lines` lines, of which it writes one
+/// in 2 ns or more, so it does not use up half of the room in that time.
+#[must_use]
+pub fn head_start_ns(run: u64, lines: u64) -> u64 {
+    if run < RUN { 0 } else { run.saturating_mul(NS_PER_MESSAGE).min(lines).min(HEAD_START_MAX_NS) }
 }
 
 /// A sender that spends less time than this on a message streams. It is about the time that a line
@@ -84,6 +85,7 @@ impl Pace {
 mod tests {
     use super::*;
 
+    // Keeps P257.
     #[test]
     fn only_a_run_gives_the_sender_time_and_never_for_long() {
         assert_eq!([0, 1, RUN - 1].map(|run| head_start_ns(run, 1 << 14)), [0, 0, 0]);

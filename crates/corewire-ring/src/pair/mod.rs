@@ -81,9 +81,9 @@ pub use words::{Activity, EndpointMemory};
 pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
 /// Number of watched pairs that stay hot however long they are silent: those that were active last.
 pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
-/// Number of groups of four pairs that are not hot that a single poll checks, in turn. (A receiver that polls
-/// repeatedly checks all.)
-const GROUPS_ONCE: usize = 1;
+/// One in so many single polls checks four watched pairs that are not hot, in turn; each of them looks for the bits with
+/// which such pairs announce their messages. (A receiver that polls repeatedly checks all pairs, and few bits.)
+const GROUP_EVERY: u64 = 4;
 /// A receiver that polls repeatedly, and can watch all pairs, checks the bits once in this many polls.
 const BITS_EVERY: u64 = if cfg!(loom) { 1 } else { 32 };
 /// Maximum number of consecutive turns of hot pairs before all pairs are checked.

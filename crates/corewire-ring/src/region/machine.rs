@@ -77,11 +77,13 @@ impl Address {
         self.0.as_ptr()
     }
 
-    /// Makes the processor prefetch the line for reading, where the platform supports it.
+    /// Makes the processor prefetch the line `bytes` bytes further on for reading, where the platform supports it.
     #[inline(always)]
     pub(super) fn prefetch_to_read(self, bytes: usize) {
-        // A hint: it has no effect except on caches, wherever it points.
+        // Wherever it points, a hint has no effect except on caches.
         let line = self.pointer().wrapping_add(bytes);
+        // Elsewhere there is no such hint.
+        let _ = line;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -99,10 +101,11 @@ impl Address {
         };
     }
 
-    /// Makes the processor prefetch the line for writing, where the platform supports it.
+    /// Makes the processor prefetch the line `bytes` bytes further on for writing, where the platform supports it.
     #[inline(always)]
     pub(super) fn prefetch_to_write(self, bytes: usize) {
         let line = self.pointer().wrapping_add(bytes);
+        let _ = line;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a hint; it changes no register, and has no effect on memory except in caches.
         unsafe {

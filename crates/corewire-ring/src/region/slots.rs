@@ -163,7 +163,7 @@ impl<'a> Slot<'a> {
         self.base.prefetch_to_read(bytes);
     }
 
-    /// Makes the processor prefetch the slot's line for writing, where the platform supports it.
+    /// Makes the processor prefetch the line `bytes` after the slot's for writing, where the platform supports it.
     /// Cores that have the line must fetch it again. (Not the compiler intrinsic: unless the whole
     /// build targets a processor known to have the instruction, the intrinsic prefetches for
     /// reading. On an x86-64 processor without the instruction it does nothing.)

@@ -522,6 +522,8 @@ impl<T: ?Sized> fmt::Debug for Message<'_, T> {
 #[cold]
 pub(crate) fn look(ring: &mut Ring, half: &Arc<dyn ReceiverHalf>) -> Result<(), Unready> {
     ring.publish_cursor();
+    // What comes later belongs to another run.
+    let _ = ring.end_run();
     match check(ring, half, 0) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Unready::NotYet),
@@ -572,7 +574,12 @@ pub(crate) fn wait_for_message(
     }
     ring.count_wait();
     let time_ns = ring.end_run().min(limit_ns);
-    poller.let_ahead(time_ns, || ring.is_sender_here());
+    if time_ns > 0 {
+        poller.let_ahead(time_ns, || ring.is_sender_here());
+        if ring.must_look() {
+            return Ok(());
+        }
+    }
     let mut polls = Polls::within(limit_ns);
     while poller.may_poll(&mut polls, || ring.is_sender_here()) {
         // While others ran, more than the next message may have come.

@@ -19,7 +19,9 @@ pub enum Wait {
     /// Poll without end. This gives the lowest latency, on a core that has nothing else to do.
     Spin,
     /// Poll for about as long as a wake-up costs, then sleep. While other threads that are ready to run
-    /// need the processor, a wait for a message yields it instead.
+    /// need the processor, a wait for a message yields it instead. A receiver of a channel that finds no message after
+    /// 64 or more that were there one after the other waits about as long as it took to read them, at most
+    /// 16 us, before it polls: a sender that streams gets ahead, and both are faster.
     #[default]
     Adaptive,
     /// Sleep at once.

@@ -4,6 +4,7 @@
 //!
 //! | stage | what the thread does between two polls | how long |
 //! |---|---|---|
+//! | head start, after a run of messages | a pause as long as the run took, without a poll | up to 16 us |
 //! | bare | nothing | [`BARE_POLLS`]; [`CROWDED_POLLS`] in a crowd |
 //! | paused | a pause, which leaves the core to its other hyperthread | about as long as a wake-up costs |
 //! | yielding | yields the processor (not in a wait for room) | in a crowd, up to [`YIELDS_NS`]; otherwise one yield |
@@ -45,6 +46,8 @@ const BACKOFF_MAX: u32 = 256;
 const SPIN_PAUSES: u32 = 256;
 /// A yield that takes longer has let a thread run that computes.
 const HOG_NS: u64 = 200_000;
+/// One in so many head starts yields first.
+const HEAD_STARTS_PER_YIELD: u32 = 16;
 /// Limit on the time that a wait spends yielding, in ns.
 const YIELDS_NS: u64 = 1_000_000;
 /// After this many yields in a row that returned at once, there is no crowd any more.
@@ -85,6 +88,8 @@ pub(crate) struct Poller {
     backs_off: bool,
     /// Number of waits in a row that slept.
     in_vain: u32,
+    /// Number of head starts until the next one yields.
+    unchecked: u32,
     /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep
     /// sets it to 0.
     handling: u32,
@@ -154,6 +159,7 @@ impl Poller {
             skips: 0,
             backs_off,
             in_vain: 0,
+            unchecked: 0,
             handling: 0,
         };
         poller.choose_bare_polls();
@@ -272,16 +278,24 @@ impl Poller {
     }
 
     /// Pauses for `time_ns` without a poll, so that a sender that streams gets ahead. Not if `is_peer_here`, nor in a
-    /// crowd, for which an adaptive wait looks first: others use that time better.
+    /// crowd, which uses the time better: a yield finds that out, in few of these pauses. Only an adaptive wait does this.
     #[inline]
     pub(crate) fn let_ahead(&mut self, time_ns: u64, is_peer_here: impl FnOnce() -> bool) {
-        if time_ns == 0 || self.wait == Wait::Park || self.is_crowded || is_peer_here() {
+        if time_ns == 0 || self.wait != Wait::Adaptive || self.is_crowded || is_peer_here() {
             return;
         }
-        let yielded_ns = if self.wait == Wait::Adaptive { self.yield_once().1 } else { 0 };
+        let mut yielded_ns = 0;
+        if self.unchecked == 0 {
+            (_, yielded_ns) = self.yield_once();
+            // If others compute, a yield costs this thread their time slice.
+            self.unchecked = if yielded_ns > HOG_NS { BACKOFF_MAX } else { HEAD_STARTS_PER_YIELD };
+        }
+        self.unchecked -= 1;
         if !self.is_crowded {
             #[expect(clippy::cast_precision_loss, reason = "a short time")]
-            let pauses = pauses_of(time_ns.saturating_sub(yielded_ns) as f64);
+            let left_ns = time_ns.saturating_sub(yielded_ns) as f64;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short")]
+            let pauses = (left_ns / pause_ns()) as u32;
             (0..pauses).for_each(|_| pause());
         }
     }
@@ -356,6 +370,26 @@ mod tests {
         let mut polls = Polls::within(limit_ns);
         while poller.may_poll(&mut polls, || false) {}
         polls.has_yielded()
+    }
+
+    // Keeps P257.
+    #[test]
+    fn a_head_start_is_given_by_adaptive_waits_alone_and_few_yield() {
+        for wait in [Wait::Spin, Wait::Park] {
+            let mut poller = Poller::for_messages(wait);
+            poller.let_ahead(u64::MAX, || false);
+            assert_eq!(poller.shortest_ns, u64::MAX / SHORTEST_YIELDS, "{wait:?} yields");
+        }
+        let mut poller = Poller::for_messages(Wait::Adaptive);
+        poller.let_ahead(u64::MAX, || true);
+        poller.let_ahead(0, || false);
+        assert_eq!(poller.unchecked, 0, "nothing was done");
+        let mut yields = 0;
+        for _ in 0..10 * HEAD_STARTS_PER_YIELD {
+            yields += u32::from(poller.unchecked == 0 && !poller.is_crowded);
+            poller.let_ahead(1, || false);
+        }
+        assert!((1..=10).contains(&yields), "{yields}");
     }
 
     #[test]

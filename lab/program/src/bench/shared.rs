@@ -104,7 +104,7 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     for round in all(options.rounds) {
         let claimed = numbers(round, CLAIMED_MESSAGES);
         let many = numbers(round, BATCHED_MESSAGES);
-        let lets_ahead = |run| let_ahead(run, options.slots);
+        let lets_ahead = |run| let_ahead(run, options.slots, worker.must_yield());
         sum = sum.wrapping_add(bare.receive(0, claimed.clone(), lets_ahead, pause));
         worker.reach(round * 4 + 1);
         sum = sum.wrapping_add(receive_numbers(&mut shared, claimed)?);

@@ -91,7 +91,7 @@ fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
         answer_line();
         let Range { start: first, end } = numbers(round, small_messages(&options));
         let own = worker.index() as u64;
-        let lets_ahead = |run| let_ahead(run, options.slots);
+        let lets_ahead = |run| let_ahead(run, options.slots, worker.must_yield());
         sums = sums.wrapping_add(bare.receive(own, first..end, lets_ahead, || worker.relax()));
         sums = sums.wrapping_add(receive_numbers(&mut receiver, first..end)?);
         worker.reach(round + 1);

@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
@@ -80,8 +81,10 @@ pub struct Receiver<H: Host> {
     published: u64,
     /// Publish the cursor after this many messages.
     batch: u64,
-    /// The first message of the present run: of messages that were there one after the other.
+    /// The first message of the present run, of messages that were there one after the other, and the payload bytes
+    /// outside the slots before it.
     run_from: u64,
+    run_bytes: u64,
     /// How many bytes of slots ahead of the next message lines are fetched. 0 unless the sender is known to
     /// be well ahead: it must not lose the lines that it is about to write.
     fetch_ahead_bytes: usize,
@@ -135,6 +138,7 @@ impl<H: Host> Receiver<H> {
             published: welcome.start,
             batch,
             run_from: welcome.start,
+            run_bytes: 0,
             fetch_ahead_bytes: 0,
             sleeper: Sleeper::new(welcome.epoch),
             window_held_bytes: 0,
@@ -245,8 +249,16 @@ impl<H: Host> Receiver<H> {
     /// how long to give the sender before this receiver looks again, in ns: 0 after few messages, and where messages
     /// may be overwritten meanwhile.
     pub fn end_run(&mut self) -> u64 {
-        let run = self.next - core::mem::replace(&mut self.run_from, self.next);
-        if self.is_overwritten() { 0 } else { head_start_ns(run, self.slots.count()) }
+        // One that skips to the newest message may go back.
+        let run = self.next.saturating_sub(core::mem::replace(&mut self.run_from, self.next));
+        let has_payload = core::mem::replace(&mut self.run_bytes, self.bytes) != self.bytes;
+        let lines = match self.windows.first() {
+            Some(window) if has_payload => {
+                self.slots.count().min(window.bytes() / LINE_BYTES as u64)
+            }
+            _ => self.slots.count(),
+        };
+        if self.is_overwritten() { 0 } else { head_start_ns(run, lines) }
     }
 
     /// Number of messages that are there, counted from the next one, up to `count_max`.

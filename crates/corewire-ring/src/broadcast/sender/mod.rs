@@ -59,7 +59,7 @@ pub struct Sender<H> {
     shared: Arc<SenderShared>,
     slots: Slots,
     /// In a stream: how many bytes of slots ahead of the next message lines are fetched. Otherwise 0. (At the end of the
-    /// ring, lines behind it are fetched, to no effect: one address is computed for each message, not two.)
+    /// ring, the lines beyond it are fetched: one address is computed for each message, not two.)
     fetch_ahead_bytes: usize,
     /// Shorter messages are written in their slot, where receivers find them: 0 if messages are composed elsewhere.
     lent_below: usize,

@@ -55,7 +55,7 @@ impl<H: Host> Sender<H> {
             };
             shared.limit.store(limit, Relaxed);
             *is_plain = staging.is_none() && hint.is_none() && !*fenced;
-            let is_alone = *is_plain && shared.watched.load(Relaxed) == 1;
+            let is_alone = hint.is_none() && !*fenced && shared.watched.load(Relaxed) == 1;
             let alone = if is_alone { shared.acked(0).load(Relaxed).into() } else { NOT_ALONE };
             shared.alone.store(alone, Relaxed);
             slowest

@@ -8,7 +8,7 @@ use super::Endpoint;
 use crate::cold::rarely;
 use crate::pair::inbox::Heat;
 use crate::pair::watch::{GUEST, Head};
-use crate::pair::{BITS_EVERY, GROUPS_ONCE, IDLE_POLLS, TURNS_MAX, VISIT_EVERY, WATCHED_MAX};
+use crate::pair::{BITS_EVERY, GROUP_EVERY, IDLE_POLLS, TURNS_MAX, VISIT_EVERY, WATCHED_MAX};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel, order};
 
@@ -89,7 +89,7 @@ impl<H: Host> Endpoint<H> {
             self.turn_in_order()
         } else {
             let groups = match polling {
-                Polling::Once => GROUPS_ONCE,
+                Polling::Once => usize::from(self.polls.is_multiple_of(GROUP_EVERY)),
                 Polling::Repeated => usize::MAX,
             };
             Turn::found(self.watch.turn_to_next(groups, self.polls))

@@ -35,6 +35,7 @@ impl Endpoint {
         if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
+        // A name of its own: `message` need not lie in memory on the way above.
         let source = message;
         self.send_slowly(peer, envelope, &source, Patience::Forever)
     }
@@ -58,6 +59,7 @@ impl Endpoint {
         if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
+        // As in `send`.
         let source = message;
         self.send_now(peer, envelope, &source)
     }

@@ -202,7 +202,12 @@ fn stream_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let mut sum = 0;
     for round in all(options.rounds) {
         let numbers = numbers(round, MESSAGES);
-        sum += bare.receive(0, numbers.clone(), |run| let_ahead(run, SLOTS), pause);
+        sum += bare.receive(
+            0,
+            numbers.clone(),
+            |run| let_ahead(run, SLOTS, worker.must_yield()),
+            pause,
+        );
         worker.reach(2 * round + 1);
         for number in numbers {
             let mut word = [0; BYTES];
