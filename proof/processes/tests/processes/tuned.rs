@@ -19,7 +19,7 @@ fn endpoints_follow_the_file_that_the_environment_names() {
         Role::of(command.spawn().unwrap())
     };
     for (tuning, offered, cells) in
-        [("none", "0", "64 of 16384"), (file.to_str().unwrap(), "1", "32 of 16384")]
+        [("none", "false", "64 of 16384"), (file.to_str().unwrap(), "true", "32 of 16384")]
     {
         let mut role = start(tuning);
         assert_eq!(role.until("offered"), offered, "{tuning}");
