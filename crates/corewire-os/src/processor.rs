@@ -82,6 +82,15 @@ pub fn pause_ns() -> f64 {
     })
 }
 
+/// Makes as many spin-loop hints as take about `time_ns` nanoseconds.
+pub fn pause_for(time_ns: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a short time")]
+    let time_ns = time_ns as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
+    let pauses = (time_ns / pause_ns()) as u32;
+    (0..pauses).for_each(|_| pause());
+}
+
 /// A counter that runs at a constant rate on all cores and is cheap to read (x86: the time-stamp counter).
 #[inline(always)]
 #[must_use]

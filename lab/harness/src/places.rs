@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use corewire_os::processor::{self, pause_ns};
+use corewire_os::processor::{self, pause_for};
 use corewire_ring::broadcast::head_start_ns;
 use corewire_ring::sync::pause;
 
@@ -111,11 +111,7 @@ pub fn relax(must_yield: bool) {
 /// streams get ahead, unless there are too few processors. Baselines do the same.
 pub fn let_ahead(run: u64, slots: usize, must_yield: bool) {
     if !must_yield {
-        #[expect(clippy::cast_precision_loss, reason = "a short time")]
-        let time_ns = head_start_ns(run, slots as u64) as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short")]
-        let pauses = (time_ns / pause_ns()) as u32;
-        (0..pauses).for_each(|_| pause());
+        pause_for(head_start_ns(run, slots as u64));
     }
 }
 

@@ -20,7 +20,7 @@
 //! longer than one that is woken, so the wait sleeps. After a wait that yielded in vain the next ones sleep without a
 //! yield: one at first, then twice as many each time, up to [`BACKOFF_MAX`].
 
-use corewire_os::processor::pause_ns;
+use corewire_os::processor::{pause_for, pause_ns};
 use corewire_os::sleep::{Linux, wake_up_ns};
 use corewire_ring::Kernel;
 use corewire_ring::sync::pause;
@@ -292,11 +292,7 @@ impl Poller {
         }
         self.unchecked -= 1;
         if !self.is_crowded {
-            #[expect(clippy::cast_precision_loss, reason = "a short time")]
-            let left_ns = time_ns.saturating_sub(yielded_ns) as f64;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short")]
-            let pauses = (left_ns / pause_ns()) as u32;
-            (0..pauses).for_each(|_| pause());
+            pause_for(time_ns.saturating_sub(yielded_ns));
         }
     }
 

@@ -51,7 +51,7 @@ pub struct SenderParts {
     pub shared: Arc<SenderShared>,
 }
 
-/// The data thread's half of a sender. What each message needs comes first, in as few lines as possible.
+/// The data thread's half of a sender.
 #[derive(Debug)]
 pub struct Sender<H> {
     /// The next message's sequence number.
@@ -64,8 +64,8 @@ pub struct Sender<H> {
     /// Shorter messages are written in their slot, where receivers find them: 0 if messages are composed elsewhere.
     lent_below: usize,
     rows: Rows,
-    /// True if the sender lends in place and needs neither fences nor a hint. One check then
-    /// replaces three: a load that a message does not need costs a hundredth of a stream's rate.
+    /// True if the sender lends in place and needs neither fences nor a hint: one check instead of three, where more
+    /// than one receiver may sleep.
     is_plain: bool,
     fenced: bool,
     hint: Option<Region>,

@@ -28,8 +28,19 @@ impl<H: Host> Sender<H> {
         if overwrites {
             self.raise_floor((head + self.stretch()).saturating_sub(slots));
         }
-        let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
-        let (is_plain, staging, hint) = (&mut self.is_plain, &self.staging, &self.hint);
+        let Self {
+            rows,
+            window,
+            large,
+            shared,
+            fenced,
+            read_by_all,
+            floor,
+            is_plain,
+            staging,
+            hint,
+            ..
+        } = self;
         let slowest = lock.with(|members| {
             // Under the lock, so that a demand for fences made before a join takes effect after it.
             *fenced = shared.is_fenced();
@@ -54,8 +65,9 @@ impl<H: Host> Sender<H> {
                 None => u64::MAX,
             };
             shared.limit.store(limit, Relaxed);
-            *is_plain = staging.is_none() && hint.is_none() && !*fenced;
-            let is_alone = hint.is_none() && !*fenced && shared.watched.load(Relaxed) == 1;
+            let has_epochs_alone = hint.is_none() && !*fenced;
+            *is_plain = has_epochs_alone && staging.is_none();
+            let is_alone = has_epochs_alone && shared.watched.load(Relaxed) == 1;
             let alone = if is_alone { shared.acked(0).load(Relaxed).into() } else { NOT_ALONE };
             shared.alone.store(alone, Relaxed);
             slowest
