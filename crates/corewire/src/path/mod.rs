@@ -16,3 +16,32 @@ pub(crate) mod snapshot;
 mod values;
 pub(crate) mod wait_set;
 pub(crate) mod window;
+
+#[cfg(test)]
+mod tests {
+    use crate::Domain;
+
+    // Keeps P257.
+    #[test]
+    fn a_run_ends_where_no_message_is_found() {
+        let directory = std::env::temp_dir().join(format!("corewire-run-{}", std::process::id()));
+        let domain = Domain::open_at(&directory).unwrap();
+        let mut sender = domain.sender("run").create().unwrap();
+        let mut receiver = domain.receiver("run").join().unwrap();
+        sender.wait_for_receivers(1).unwrap();
+        let mut run = |count: usize, looks: bool| {
+            for _ in 0..count {
+                sender.send(b"message").unwrap();
+                receiver.receive().unwrap();
+                // What is sent after this belongs to another run.
+                assert!(!looks || receiver.try_receive().unwrap().is_none());
+            }
+            receiver.untyped.ring.end_run()
+        };
+        assert_eq!([run(1, false), run(50, false), run(50, false)], [0; 3], "too few in a row");
+        assert!(run(200, false) > 0, "200 in a row");
+        assert_eq!(run(200, true), 0, "one by one");
+        drop((receiver, sender, domain));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
