@@ -81,7 +81,8 @@ impl SenderShared {
     /// until its next slow path. Only with the members' lock held.
     pub(crate) fn watch(&self, end: u32) {
         self.watched.store(end, Relaxed);
-        self.alone.store(NOT_ALONE, Relaxed);
+        // Read-modify-write on both sides: the data thread, which swaps it without the lock, swaps it before or not at all.
+        self.alone.swap(NOT_ALONE, Relaxed);
     }
 
     pub(crate) fn limit(&self) -> &AtomicU64 {
