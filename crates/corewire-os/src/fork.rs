@@ -22,12 +22,16 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::Weak;
+use std::sync::atomic::AtomicPtr;
 
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
-use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_ring::sync::AtomicU32;
+use corewire_ring::sync::Ordering::{Acquire, Relaxed, Release};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Errno, dup3};
 use rustix::thread::futex;
@@ -184,7 +188,7 @@ extern "C" fn in_child() {
 /// SIGSEGV.
 fn replace_with_zeroes(Pages { address, bytes, .. }: Pages) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    let at = std::ptr::without_provenance_mut(address);
+    let at = ptr::without_provenance_mut(address);
     let is_mapped =
         [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ].iter().any(|protection| {
             // SAFETY: the range is one of corewire's own mappings, or the hole it left in this child.
@@ -237,7 +241,7 @@ pub(crate) fn map_hole<E>(
 /// Removes `pages` from the list and unmaps them. Pages that are not in the list are a hole in a child,
 /// which may be in use again.
 pub(crate) fn unmap_pages(pages: Pages) {
-    let at = std::ptr::without_provenance_mut(pages.address);
+    let at = ptr::without_provenance_mut(pages.address);
     let unmap = || {
         // SAFETY: a mapping that was listed, once.
         unsafe { libc::munmap(at, pages.bytes) };
@@ -370,32 +374,50 @@ impl fmt::Debug for Descriptor {
 
 /// A value that each process has for itself. A forked child begins with a new one, because the parent's
 /// may have been in the middle of a change by a thread that the child does not have.
-pub struct PerProcess<T: 'static>(UnsafeCell<Option<(u32, &'static T)>>);
+pub struct PerProcess<T: 'static> {
+    /// Null before the first call of [`PerProcess::get`]. What it points to is never freed, and never changes.
+    made: AtomicPtr<Made<T>>,
+    /// It gives out shared references to all threads.
+    value: PhantomData<&'static T>,
+}
 
-// SAFETY: the cell is only touched with the table's lock held, and gives out only shared references.
-unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
+struct Made<T> {
+    generation: u32,
+    value: T,
+}
 
 impl<T: Default> PerProcess<T> {
     /// A value that is created by the first call of [`PerProcess::get`].
     #[must_use]
     #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> Self {
-        Self(UnsafeCell::new(None))
+        Self { made: AtomicPtr::new(ptr::null_mut()), value: PhantomData }
     }
 
-    /// This process's value. It is never freed.
+    /// This process's value. It is never freed. Calls after the first one cost two loads: data paths make them.
+    #[inline]
     pub fn get(&self) -> &'static T {
+        self.made().unwrap_or_else(|| self.make())
+    }
+
+    #[inline]
+    fn made(&self) -> Option<&'static T> {
+        // SAFETY: null, or a box that was leaked.
+        let made = unsafe { self.made.load(Acquire).as_ref() }?;
+        (made.generation == generation()).then_some(&made.value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&self) -> &'static T {
         with_entries(|_| {
-            // SAFETY: the lock is held.
-            let slot = unsafe { &mut *self.0.get() };
-            match *slot {
-                Some((made_in, value)) if made_in == generation() => value,
-                _ => {
-                    let value: &'static T = Box::leak(Box::default());
-                    *slot = Some((generation(), value));
-                    value
-                }
-            }
+            self.made().unwrap_or_else(|| {
+                let made =
+                    Box::into_raw(Box::new(Made { generation: generation(), value: T::default() }));
+                self.made.store(made, Release);
+                // SAFETY: it was made just now, and is leaked.
+                unsafe { &(*made).value }
+            })
         })
     }
 }
@@ -409,12 +431,22 @@ impl<T> fmt::Debug for PerProcess<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processor::tick_ns;
+    use crate::processor::{pause_ns, tick_ns};
 
     /// Benches ask between two readings of the clock.
     #[test]
     fn the_length_of_a_tick_is_told_without_the_lock() {
         let length_ns = tick_ns();
         assert_eq!(with_entries(|_| tick_ns()).to_bits(), length_ns.to_bits());
+    }
+
+    /// Waits ask for the cost of a pause between two polls.
+    #[test]
+    fn what_a_process_has_already_is_told_without_the_lock() {
+        static VALUE: PerProcess<Vec<u8>> = PerProcess::new();
+        let value = VALUE.get();
+        assert!(ptr::eq(with_entries(|_| VALUE.get()), value));
+        let cost_ns = pause_ns();
+        assert_eq!(with_entries(|_| pause_ns()).to_bits(), cost_ns.to_bits());
     }
 }

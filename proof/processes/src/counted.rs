@@ -1,9 +1,9 @@
-//! Exchanges a given number of 48-byte messages, to count their cost and to force sleeps.
+//! Exchanges a given number of messages, to count their cost and to force sleeps.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use corewire::{CounterError, Domain};
+use corewire::{CounterError, Domain, Selector};
 
 use crate::{Options, Outcome};
 
@@ -63,6 +63,33 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
     }
     receiver.acknowledge();
     report(|name| receiver.counter(name))
+}
+
+/// Bytes of the messages of endpoints: eight cells.
+const LONG_BYTES: usize = 32 << 10;
+
+/// Sends messages through cells to another endpoint, each after one has come from there: the names are the two halves of
+/// the channel's. The first one begins.
+pub(crate) fn exchange(domain: &Domain, options: &Options) -> Outcome {
+    let (own, other) = options.channel.split_once('-').ok_or("two names")?;
+    let mut endpoint = domain.endpoint(own).wait(options.wait).create()?;
+    let peer = endpoint.peer_when_created(other, None)?;
+    let (mut message, mut expected) = (vec![0; LONG_BYTES], vec![0; LONG_BYTES]);
+    wait_for_go()?;
+    for number in 0..options.count {
+        expected.fill(number.to_le_bytes()[0]);
+        if own < other {
+            endpoint.send(peer, number, &expected)?;
+        }
+        let status = endpoint.receive_into(Selector::tag(number).from(peer), &mut message)?;
+        if status.bytes != LONG_BYTES as u64 || message != expected {
+            return Err(format!("message {number} is not what was sent").into());
+        }
+        if own > other {
+            endpoint.send(peer, number, &expected)?;
+        }
+    }
+    report(|name| endpoint.counter(name))
 }
 
 /// Prints the counters, then waits until the test has read them.

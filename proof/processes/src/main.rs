@@ -6,6 +6,7 @@
 //! | `sender` | sends numbered messages of mixed lengths until its standard input ends |
 //! | `receiver` | waits for the channel, checks every message, prints how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
+//! | `counted-exchange` | sends long messages back and forth from an endpoint to another one: `OWN-OTHER` |
 //! | `deaf-sender`, `deaf-receiver` | cannot read from their sockets once they are joined |
 //! | `forker` | forks `count` times while two threads open, create, join and drop |
 //! | `leave-children` | has a channel, and children that were forked meanwhile and do not end |
@@ -243,6 +244,7 @@ fn run() -> Outcome {
         "holder" => copying::hold(&domain, &options),
         "counted-sender" => counted::send(&domain, &options),
         "counted-receiver" => counted::receive(&domain, &options),
+        "counted-exchange" => counted::exchange(&domain, &options),
         "deaf-sender" => refuse::deaf_sender(&domain, &options),
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),

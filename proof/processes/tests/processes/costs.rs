@@ -32,12 +32,17 @@ struct Cost {
 
 /// Streams `count` messages.
 fn stream(test: &str, count: u64, wait: &[&str]) -> Cost {
+    count_calls(test, [("counted-sender", "c"), ("counted-receiver", "c")], count, wait)
+}
+
+/// Lets two roles exchange `count` messages; the second one is told to begin first.
+fn count_calls(test: &str, roles: [(&str, &str); 2], count: u64, wait: &[&str]) -> Cost {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Directory::new(test);
     let count = format!("count={count}");
     let options = [&[count.as_str()], wait].concat();
-    let mut sender = Role::start("counted-sender", &directory, "c", &options);
-    let mut receiver = Role::start("counted-receiver", &directory, "c", &options);
+    let [mut sender, mut receiver] =
+        roles.map(|(role, name)| Role::start(role, &directory, name, &options));
     sender.until("ready");
     receiver.until("ready");
     let tracers = [&sender, &receiver].map(|role| Tracer::attach(role.child.id()));
@@ -81,6 +86,14 @@ fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
     );
     // A wait yields once before it sleeps, and again while that lets others run.
     assert!(yields <= waits, "{yields} yields in {waits} waits");
+}
+
+// Keeps P258.
+#[test]
+fn a_message_in_cells_costs_no_system_call() {
+    let roles = [("counted-exchange", "a-b"), ("counted-exchange", "b-a")];
+    let Cost { calls, waits, .. } = count_calls("calls-cells", roles, 10_000, &[]);
+    assert!(calls < 200 + 4 * waits, "{calls} system calls for {waits} waits");
 }
 
 // Keeps P16.
