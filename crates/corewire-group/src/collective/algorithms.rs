@@ -1,6 +1,9 @@
 //! The calls. Each is first written for a set of ranks; with two levels a call is made of calls among smaller sets.
 
+use std::ops::Range;
+
 use corewire::zerocopy::{FromBytes, Immutable, IntoBytes};
+use corewire_ring::copying::{NextReader, copy_slice};
 
 use super::{CollectiveError, Communicator};
 
@@ -133,7 +136,7 @@ impl Communicator {
             if by_tree && self.rank == root && !goes.is_empty() {
                 for (at, bytes) in (0..self.size()).zip(parts.chunks_exact(goes.len())) {
                     let place = (root + at) % self.size() * part.len();
-                    all[place..][..part.len()].as_mut_bytes().copy_from_slice(bytes);
+                    copy_slice(NextReader::Own, bytes, all[place..][..part.len()].as_mut_bytes());
                 }
             }
             self.buffer = parts;
@@ -145,7 +148,7 @@ impl Communicator {
             self.send(root, tag, part.as_bytes())?;
             return self.settle(size_of_val(part));
         }
-        all[root * part.len()..][..part.len()].copy_from_slice(part);
+        copy_values(part, &mut all[root * part.len()..][..part.len()]);
         for from in self.others() {
             let place = &mut all[from * part.len()..][..part.len()];
             receive_values(self, from, tag, place)?;
@@ -171,7 +174,7 @@ impl Communicator {
                 return Err(CollectiveError::Buffer { given, needed: each * size });
             }
         }
-        received[rank * each..][..each].copy_from_slice(&parts[rank * each..][..each]);
+        copy_values(&parts[rank * each..][..each], &mut received[rank * each..][..each]);
         let of_step = |step: usize| ((rank + step) % size, (rank + size - step) % size);
         let part_of = |to: usize| parts[to * each..][..each].as_bytes();
         if self.is_crowded && each * size_of::<T>() <= AT_ONCE_BYTES_MAX {
@@ -402,11 +405,8 @@ impl Communicator {
         }
         for step in 0..size - 1 {
             let due = part(at + size - step);
-            let own = values[part(at + 1 + size - step)].as_bytes();
-            let bytes = size_of_val(&values[due.clone()]);
-            let buffer = self.swap((next, own), (before, bytes), tag)?;
-            values[due].as_mut_bytes().copy_from_slice(&buffer);
-            self.buffer = buffer;
+            let own = part(at + 1 + size - step);
+            self.pass_on(next, before, tag, values, [own, due])?;
         }
         self.settle(size_of_val(values))
     }
@@ -452,6 +452,21 @@ impl Communicator {
         Ok(buffer)
     }
 
+    /// Sends one part of `values`, and receives another one where it belongs.
+    pub(super) fn pass_on<T: Value>(
+        &mut self,
+        to: usize,
+        from: usize,
+        tag: u64,
+        values: &mut [T],
+        [own, due]: [Range<usize>; 2],
+    ) -> Result<(), CollectiveError> {
+        let Ok([own, due]) = values.get_disjoint_mut([own, due]) else {
+            unreachable!("parts overlap, or lie behind the end")
+        };
+        self.send_receive((to, own.as_bytes()), (from, due.as_mut_bytes()), tag)
+    }
+
     fn receive_and_combine<T: Value>(
         &mut self,
         from: usize,
@@ -495,6 +510,11 @@ pub(super) fn receive_values<T: Value>(
     values: &mut [T],
 ) -> Result<(), CollectiveError> {
     all.receive(from, tag, values.as_mut_bytes())
+}
+
+/// Copies a part to where it belongs. Not by `memcpy`, which is slow on some processors from some addresses to others.
+pub(super) fn copy_values<T: Value>(from: &[T], to: &mut [T]) {
+    copy_slice(NextReader::Own, from.as_bytes(), to.as_mut_bytes());
 }
 
 /// Whether a buffer has the length that a call needs.

@@ -2,7 +2,9 @@
 
 use corewire::zerocopy::IntoBytes;
 
-use super::algorithms::{LONG_BYTES, Value, check_buffer, combine_bytes, receive_values};
+use super::algorithms::{
+    LONG_BYTES, Value, check_buffer, combine_bytes, copy_values, receive_values,
+};
 use super::{CollectiveError, Communicator};
 
 impl Communicator {
@@ -19,16 +21,14 @@ impl Communicator {
         let tag = self.begin()?;
         let (size, rank, each) = (self.size(), self.rank, part.len());
         check_buffer(all.len(), each * size)?;
-        all[rank * each..][..each].copy_from_slice(part);
+        copy_values(part, &mut all[rank * each..][..each]);
         if size_of_val(all) >= LONG_BYTES {
             // Around a ring, so that each part is sent by a member that has just read it.
             let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
             for step in 0..size.saturating_sub(1) {
-                let place = |back: usize| (rank + 2 * size - back) % size * each;
-                let own = all[place(step)..][..each].as_bytes();
-                let buffer = self.swap((next, own), (before, own.len()), tag)?;
-                all[place(step + 1)..][..each].as_mut_bytes().copy_from_slice(&buffer);
-                self.buffer = buffer;
+                let part = |back: usize| (rank + 2 * size - back) % size * each;
+                let place = |back: usize| part(back)..part(back) + each;
+                self.pass_on(next, before, tag, all, [place(step), place(step + 1)])?;
             }
             return self.settle(size_of_val(all));
         }
@@ -48,7 +48,7 @@ impl Communicator {
             have += more;
         }
         for (step, one) in parts.chunks_exact(each.max(1)).enumerate() {
-            all[(rank + step) % size * each..][..each].copy_from_slice(one);
+            copy_values(one, &mut all[(rank + step) % size * each..][..each]);
         }
         self.settle(size_of_val(all))
     }
@@ -72,7 +72,7 @@ impl Communicator {
             for other in self.others() {
                 self.send(other, tag, all[other * each..][..each].as_bytes())?;
             }
-            part.copy_from_slice(&all[root * each..][..each]);
+            copy_values(&all[root * each..][..each], part);
             return self.settle(size_of_val(part));
         }
         receive_values(self, root, tag, part)
@@ -95,7 +95,7 @@ impl Communicator {
         check_buffer(values.len(), each * size)?;
         if size_of_val(values) < LONG_BYTES {
             self.allreduce(values, combine)?;
-            part.copy_from_slice(&values[rank * each..][..each]);
+            copy_values(&values[rank * each..][..each], part);
             return Ok(());
         }
         // Around a ring: each part is combined by one member after the other, and last by its own.
@@ -108,7 +108,7 @@ impl Communicator {
             combine_bytes(&mut values[place(step + 2)..][..each], &buffer, &combine);
             self.buffer = buffer;
         }
-        part.copy_from_slice(&values[rank * each..][..each]);
+        copy_values(&values[rank * each..][..each], part);
         self.settle(size_of_val(values))
     }
 
@@ -143,7 +143,7 @@ impl Communicator {
     ) -> Result<(), CollectiveError> {
         let own = values.to_vec();
         if let Some(before) = self.before(&own, &combine)? {
-            values.copy_from_slice(&before);
+            copy_values(&before, values);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corewire::zerocopy::IntoBytes;
+use corewire_ring::copying::{NextReader, copy_slice};
 
 use super::algorithms::{Value, check_buffer, combine_bytes};
 use super::link::{LOOKS_EVERY, PIECE_BYTES};
@@ -370,7 +371,7 @@ impl Communicator {
         let bytes = size_of_val(part);
         let place = move |rank: usize| rank * bytes..(rank + 1) * bytes;
         let mut values = vec![0; bytes * self.size()];
-        values[place(self.rank)].copy_from_slice(part.as_bytes());
+        copy_slice(NextReader::Own, part.as_bytes(), &mut values[place(self.rank)]);
         (values, place)
     }
 
@@ -463,7 +464,9 @@ impl Communicator {
             for step in round.iter().filter(|step| step.is_receive) {
                 match step.is_combined {
                     true => combine(&mut values[step.place.clone()], &step.came),
-                    false => values[step.place.clone()].copy_from_slice(&step.came),
+                    false => {
+                        copy_slice(NextReader::Own, &step.came, &mut values[step.place.clone()])
+                    }
                 }
             }
             rounds.pop_front();
