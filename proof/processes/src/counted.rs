@@ -65,7 +65,7 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
     report(|name| receiver.counter(name))
 }
 
-/// Bytes of the messages of endpoints: eight cells.
+/// Bytes of the messages of endpoints: several cells.
 const LONG_BYTES: usize = 32 << 10;
 
 /// Sends messages through cells to another endpoint, each after one has come from there: the names are the two halves of

@@ -97,7 +97,7 @@ impl Communicator {
     /// commutative.
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// As for [`broadcast`](Self::broadcast). Then `values` hold anything.
     pub fn allreduce<T: Value>(
         &mut self,
         values: &mut [T],

@@ -146,6 +146,8 @@ impl<T: Payload + ?Sized> Batch<'_, T> {
             if ready > self.count || self.count > 0 || count_max == 0 {
                 let more = ready.saturating_sub(self.count);
                 if more == 0 {
+                    // What comes later belongs to another run.
+                    let _ = self.receiver.untyped.ring.end_run();
                     // The sender may be waiting for messages released from this batch.
                     self.receiver.acknowledge();
                 }

@@ -574,10 +574,13 @@ pub(crate) fn wait_for_message(
     }
     ring.count_wait();
     let time_ns = ring.end_run().min(limit_ns);
-    if time_ns > 0 {
-        poller.let_ahead(time_ns, || ring.is_sender_here());
+    let mut limit_ns = limit_ns;
+    if poller.let_ahead(time_ns, ring.next(), || ring.is_sender_here()) {
         if ring.must_look() {
             return Ok(());
+        }
+        if limit_ns != NO_LIMIT_NS {
+            limit_ns -= time_ns;
         }
     }
     let mut polls = Polls::within(limit_ns);

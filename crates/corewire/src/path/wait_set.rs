@@ -48,7 +48,12 @@ impl sealed::Source for Endpoint {
 impl<T: ?Sized, A> sealed::Source for Receiver<T, A> {
     fn look(&mut self) -> Result<bool, WaitError> {
         // Errors and ends are for the caller's next receive, so they count as something.
-        Ok(!self.is_between() && self.untyped.ring.must_look())
+        let is_there = !self.is_between() && self.untyped.ring.must_look();
+        if !is_there {
+            // What comes later belongs to another run.
+            let _ = self.untyped.ring.end_run();
+        }
+        Ok(is_there)
     }
 
     fn arm(&mut self) -> Result<bool, WaitError> {

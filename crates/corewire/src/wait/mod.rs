@@ -1,6 +1,7 @@
 //! How a call waits, and how another thread ends the wait.
 
 mod poller;
+mod trial;
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -20,8 +21,9 @@ pub enum Wait {
     Spin,
     /// Poll for about as long as a wake-up costs, then sleep. While other threads that are ready to run
     /// need the processor, a wait for a message yields it instead. A receiver of a channel that finds no message after
-    /// 64 or more that were there one after the other waits about as long as it took to read them, at most
-    /// 16 us, before it polls: a sender that streams gets ahead, and both are faster.
+    /// 64 or more that were there one after the other waits for 8 ns for each of them, at most about 16 us, before it
+    /// polls: a sender that streams gets ahead, and both are faster. It tries now and then whether they are, and polls
+    /// at once where they are not.
     #[default]
     Adaptive,
     /// Sleep at once.

@@ -26,6 +26,7 @@ use corewire_ring::Kernel;
 use corewire_ring::sync::pause;
 
 use super::Wait;
+use super::trial::Trial;
 use crate::tuning::tuning;
 
 /// Number of polls without a pause at the start of a wait. With 64 of them a message took 7 % longer, between two cores
@@ -88,8 +89,12 @@ pub(crate) struct Poller {
     backs_off: bool,
     /// Number of waits in a row that slept.
     in_vain: u32,
+    /// Whether head starts help.
+    trial: Trial,
     /// Number of head starts until the next one yields.
     unchecked: u32,
+    /// Number of head starts that are left out because another thread computes here.
+    passes: u32,
     /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep
     /// sets it to 0.
     handling: u32,
@@ -159,7 +164,9 @@ impl Poller {
             skips: 0,
             backs_off,
             in_vain: 0,
+            trial: Trial::new(),
             unchecked: 0,
+            passes: 0,
             handling: 0,
         };
         poller.choose_bare_polls();
@@ -277,23 +284,46 @@ impl Poller {
         self.is_crowded && before_ns + took_ns - polls.yielding_since_ns < polls.limit_ns
     }
 
-    /// Pauses for `time_ns` without a poll, so that a sender that streams gets ahead. Not if `is_peer_here`, nor in a
-    /// crowd, which uses the time better: a yield finds that out, in few of these pauses. Only an adaptive wait does this.
+    /// Pauses for about `time_ns` without a poll, so that a sender that streams gets ahead; `next` is the number of the
+    /// message that is waited for. True if it did. Only an adaptive wait does, while that makes the stream faster, and not
+    /// if `is_peer_here`, nor where others need the processor, who use the time better: a yield in few of these pauses
+    /// finds that out.
     #[inline]
-    pub(crate) fn let_ahead(&mut self, time_ns: u64, is_peer_here: impl FnOnce() -> bool) {
-        if time_ns == 0 || self.wait != Wait::Adaptive || self.is_crowded || is_peer_here() {
-            return;
+    pub(crate) fn let_ahead(
+        &mut self,
+        time_ns: u64,
+        next: u64,
+        is_peer_here: impl FnOnce() -> bool,
+    ) -> bool {
+        if self.wait != Wait::Adaptive {
+            return false;
+        }
+        let Self { trial, linux, .. } = self;
+        trial.note(next, || linux.now_ns());
+        if time_ns == 0 || !trial.gives() || self.is_crowded || is_peer_here() {
+            return false;
+        }
+        if self.passes > 0 {
+            self.passes -= 1;
+            return false;
         }
         let mut yielded_ns = 0;
-        if self.unchecked == 0 {
+        // In a small ring a yield takes longer than all head starts together.
+        if self.unchecked == 0 && self.skips == 0 && time_ns > SWITCH_NS {
             (_, yielded_ns) = self.yield_once();
-            // If others compute, a yield costs this thread their time slice.
-            self.unchecked = if yielded_ns > HOG_NS { BACKOFF_MAX } else { HEAD_STARTS_PER_YIELD };
+            self.unchecked = HEAD_STARTS_PER_YIELD;
+            if yielded_ns > HOG_NS {
+                // Others compute: a yield costs this thread their time slice.
+                self.back_off();
+                self.passes = BACKOFF_MAX;
+            }
+            if yielded_ns > HOG_NS || self.is_crowded {
+                return true;
+            }
         }
-        self.unchecked -= 1;
-        if !self.is_crowded {
-            pause_for(time_ns.saturating_sub(yielded_ns));
-        }
+        self.unchecked = self.unchecked.saturating_sub(1);
+        pause_for(time_ns.saturating_sub(yielded_ns));
+        true
     }
 
     /// Yields once, and finds out whether there is a crowd. Returns when it began, and how long it took.
@@ -372,18 +402,17 @@ mod tests {
     #[test]
     fn a_head_start_is_given_by_adaptive_waits_alone_and_few_yield() {
         for wait in [Wait::Spin, Wait::Park] {
-            let mut poller = Poller::for_messages(wait);
-            poller.let_ahead(u64::MAX, || false);
-            assert_eq!(poller.shortest_ns, u64::MAX / SHORTEST_YIELDS, "{wait:?} yields");
+            assert!(!Poller::for_messages(wait).let_ahead(u64::MAX, 0, || false), "{wait:?}");
         }
         let mut poller = Poller::for_messages(Wait::Adaptive);
-        poller.let_ahead(u64::MAX, || true);
-        poller.let_ahead(0, || false);
-        assert_eq!(poller.unchecked, 0, "nothing was done");
+        assert!(!poller.let_ahead(u64::MAX, 0, || true), "the sender cannot run");
+        assert!(!poller.let_ahead(0, 0, || false));
+        assert!(poller.let_ahead(SWITCH_NS, 0, || false));
+        assert_eq!(poller.shortest_ns, u64::MAX / SHORTEST_YIELDS, "a yield takes longer");
         let mut yields = 0;
         for _ in 0..10 * HEAD_STARTS_PER_YIELD {
             yields += u32::from(poller.unchecked == 0 && !poller.is_crowded);
-            poller.let_ahead(1, || false);
+            poller.let_ahead(SWITCH_NS + 1, 0, || false);
         }
         assert!((1..=10).contains(&yields), "{yields}");
     }

@@ -88,6 +88,8 @@ pub(crate) fn start_role(
         .arg(directory.path())
         .arg(channel)
         .args(options)
+        // Tests rely on what the library does on a machine that was not tuned.
+        .env("COREWIRE_TUNING", "none")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -12,6 +12,7 @@
 use std::time::Instant;
 
 use corewire_published::yardstick::payload;
+use corewire_ring::copying::{NextReader, copy_slice};
 
 use super::point::{END, HEADER_BYTES, Length, Node, Report, head, put_head};
 use crate::study::failure::Failure;
@@ -89,12 +90,12 @@ fn answer<M: Mechanism>(node: &Node<'_>, index: u32) -> Result<Report, Failure> 
         // Its work changes its state; then it takes the checkpoint that is missing.
         payload::fill(&mut state, state_of(number, index));
         if number > own {
-            checkpoint.copy_from_slice(&state);
+            copy_slice(NextReader::Own, &state, &mut checkpoint);
             own = number;
         }
         initiator.send(|message| {
             put_head(message, (own, u64::from(index)));
-            message[HEADER_BYTES..].copy_from_slice(&checkpoint);
+            copy_slice(NextReader::Peer, &checkpoint, &mut message[HEADER_BYTES..]);
         })?;
     }
 }

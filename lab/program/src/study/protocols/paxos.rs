@@ -13,6 +13,7 @@
 use std::time::Instant;
 
 use corewire_published::yardstick::payload;
+use corewire_ring::copying::{NextReader, copy_slice};
 
 use super::point::{END, HEADER_BYTES, Node, Report, head, put_head};
 use crate::study::failure::Failure;
@@ -64,7 +65,7 @@ fn propose<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
             let (number, _) = head(request);
             let instance = if number == END { END } else { next };
             acceptor.send(|message| {
-                message.copy_from_slice(request);
+                copy_slice(NextReader::Peer, request, message);
                 put_head(message, (instance, PROPOSAL));
             })?;
             Ok::<_, Failure>(number)
@@ -89,7 +90,7 @@ fn accept<M: Mechanism>(node: &Node<'_>) -> Result<Report, Failure> {
             let (instance, proposal) = head(asked);
             // A proposer of the past is not heard.
             if proposal >= promised {
-                learners.send(|message| message.copy_from_slice(asked))?;
+                learners.send(|message| copy_slice(NextReader::Peer, asked, message))?;
             }
             Ok::<_, Failure>(instance)
         })??;
@@ -109,7 +110,7 @@ fn learn<M: Mechanism>(node: &Node<'_>, learner: u32) -> Result<Report, Failure>
     let (mut learned, mut sequence) = (0u64, 0u64);
     loop {
         let (instance, last) = acceptor.receive(|message| {
-            client.send(|answer| answer.copy_from_slice(message))?;
+            client.send(|answer| copy_slice(NextReader::Peer, message, answer))?;
             Ok::<_, Failure>((head(message).0, payload::ends(&message[HEADER_BYTES..]).1))
         })??;
         if instance == END {
