@@ -97,7 +97,7 @@ impl Communicator {
     /// commutative.
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast). Then `values` hold anything.
+    /// As for [`broadcast`](Self::broadcast). After an error `values` hold anything.
     pub fn allreduce<T: Value>(
         &mut self,
         values: &mut [T],

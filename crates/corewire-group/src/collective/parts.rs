@@ -12,7 +12,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`CollectiveError::Buffer`] if `all` is not as long as the parts together; otherwise as for
-    /// [`broadcast`](Self::broadcast). Then `all` holds anything.
+    /// [`broadcast`](Self::broadcast). After an error `all` holds anything.
     pub fn allgather<T: Value>(
         &mut self,
         part: &[T],
@@ -22,7 +22,8 @@ impl Communicator {
         let (size, rank, each) = (self.size(), self.rank, part.len());
         check_buffer(all.len(), each * size)?;
         copy_values(part, &mut all[rank * each..][..each]);
-        if size_of_val(all) == 0 {
+        if size_of::<T>() == 0 {
+            // Nothing to send, and no value to count parts by.
             return Ok(());
         }
         if size_of_val(all) >= LONG_BYTES {

@@ -262,6 +262,24 @@ fn every_call_among_one_to_nine() {
 }
 
 #[test]
+fn values_without_bytes_are_values() {
+    for count in [1, 4, 5] {
+        with_members("no-bytes", count, Tiers::One, |all| {
+            let (mut values, mut parts) = ([(); 2], vec![(); 2 * all.size()]);
+            all.allreduce(&mut values, |(), ()| ()).unwrap();
+            all.broadcast(0, &mut values).unwrap();
+            all.allgather(&values, &mut parts).unwrap();
+            all.gather(0, &values, &mut parts).unwrap();
+            all.scatter(0, &parts, &mut values).unwrap();
+            let mut received = parts.clone();
+            all.all_to_all(&parts, &mut received).unwrap();
+            all.reduce_scatter(&mut parts, &mut values, |(), ()| ()).unwrap();
+            all.exscan(&mut values, |(), ()| ()).unwrap();
+        });
+    }
+}
+
+#[test]
 fn long_values_need_no_room_for_all_of_them() {
     for count in [2, 3] {
         with_members("long", count, Tiers::One, |all| {

@@ -147,7 +147,7 @@ impl<T: Payload + ?Sized> Batch<'_, T> {
                 let more = ready.saturating_sub(self.count);
                 if more == 0 {
                     // What comes later belongs to another run.
-                    let _ = self.receiver.untyped.ring.end_run();
+                    let _ = self.receiver.untyped.ring.end_run(self.count);
                     // The sender may be waiting for messages released from this batch.
                     self.receiver.acknowledge();
                 }

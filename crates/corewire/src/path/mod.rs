@@ -36,11 +36,20 @@ mod tests {
                 // What is sent after this belongs to another run.
                 assert!(!looks || receiver.try_receive().unwrap().is_none());
             }
-            receiver.untyped.ring.end_run()
+            receiver.untyped.ring.end_run(0)
         };
         assert_eq!([run(1, false), run(50, false), run(50, false)], [0; 3], "too few in a row");
         assert!(run(200, false) > 0, "200 in a row");
         assert_eq!(run(200, true), 0, "one by one");
+        sender.send(b"message").unwrap();
+        let mut batch = receiver.receive_batch(1).unwrap();
+        for _ in 0..200 {
+            assert_eq!(batch.receive(1).unwrap(), 0, "nothing more");
+            sender.send(b"message").unwrap();
+            assert_eq!(batch.receive(1).unwrap(), 1);
+        }
+        drop(batch);
+        assert_eq!(receiver.untyped.ring.end_run(0), 0, "one by one in a batch");
         drop((receiver, sender, domain));
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -523,7 +523,7 @@ impl<T: ?Sized> fmt::Debug for Message<'_, T> {
 pub(crate) fn look(ring: &mut Ring, half: &Arc<dyn ReceiverHalf>) -> Result<(), Unready> {
     ring.publish_cursor();
     // What comes later belongs to another run.
-    let _ = ring.end_run();
+    let _ = ring.end_run(0);
     match check(ring, half, 0) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Unready::NotYet),
@@ -573,16 +573,12 @@ pub(crate) fn wait_for_message(
         return Ok(());
     }
     ring.count_wait();
-    let time_ns = ring.end_run().min(limit_ns);
-    let mut limit_ns = limit_ns;
-    if poller.let_ahead(time_ns, ring.next(), || ring.is_sender_here()) {
-        if ring.must_look() {
-            return Ok(());
-        }
-        if limit_ns != NO_LIMIT_NS {
-            limit_ns -= time_ns;
-        }
+    let time_ns = ring.end_run(0).min(limit_ns);
+    let passed_ns = poller.let_ahead(time_ns, ring.next(), || ring.is_sender_here());
+    if passed_ns > 0 && (ring.must_look() || passed_ns >= limit_ns) {
+        return Ok(());
     }
+    let limit_ns = if limit_ns == NO_LIMIT_NS { limit_ns } else { limit_ns - passed_ns };
     let mut polls = Polls::within(limit_ns);
     while poller.may_poll(&mut polls, || ring.is_sender_here()) {
         // While others ran, more than the next message may have come.
@@ -592,8 +588,7 @@ pub(crate) fn wait_for_message(
         }
     }
     if poller.may_sleep() {
-        poller.sleeps();
-        ring.sleep(limit_ns);
+        poller.sleep(|| ring.sleep(limit_ns));
     }
     Ok(())
 }

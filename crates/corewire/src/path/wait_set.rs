@@ -51,7 +51,7 @@ impl<T: ?Sized, A> sealed::Source for Receiver<T, A> {
         let is_there = !self.is_between() && self.untyped.ring.must_look();
         if !is_there {
             // What comes later belongs to another run.
-            let _ = self.untyped.ring.end_run();
+            let _ = self.untyped.ring.end_run(0);
         }
         Ok(is_there)
     }

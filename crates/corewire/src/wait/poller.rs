@@ -92,9 +92,9 @@ pub(crate) struct Poller {
     /// Whether head starts help.
     trial: Trial,
     /// Number of head starts until the next one yields.
-    unchecked: u32,
+    until_yield: u32,
     /// Number of head starts that are left out because another thread computes here.
-    passes: u32,
+    left_out: u32,
     /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep
     /// sets it to 0.
     handling: u32,
@@ -165,8 +165,8 @@ impl Poller {
             backs_off,
             in_vain: 0,
             trial: Trial::new(),
-            unchecked: 0,
-            passes: 0,
+            until_yield: 0,
+            left_out: 0,
             handling: 0,
         };
         poller.choose_bare_polls();
@@ -285,45 +285,46 @@ impl Poller {
     }
 
     /// Pauses for about `time_ns` without a poll, so that a sender that streams gets ahead; `next` is the number of the
-    /// message that is waited for. True if it did. Only an adaptive wait does, while that makes the stream faster, and not
-    /// if `is_peer_here`, nor where others need the processor, who use the time better: a yield in few of these pauses
-    /// finds that out.
+    /// message that is waited for. Returns about how long that took. Only an adaptive wait does this, while it makes the
+    /// stream faster, and not if `is_peer_here`, nor where others need the processor, who use the time better: a yield in
+    /// few of these pauses finds that out.
     #[inline]
     pub(crate) fn let_ahead(
         &mut self,
         time_ns: u64,
         next: u64,
         is_peer_here: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> u64 {
         if self.wait != Wait::Adaptive {
-            return false;
+            return 0;
         }
         let Self { trial, linux, .. } = self;
         trial.note(next, || linux.now_ns());
         if time_ns == 0 || !trial.gives() || self.is_crowded || is_peer_here() {
-            return false;
+            return 0;
         }
-        if self.passes > 0 {
-            self.passes -= 1;
-            return false;
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return 0;
         }
         let mut yielded_ns = 0;
         // In a small ring a yield takes longer than all head starts together.
-        if self.unchecked == 0 && self.skips == 0 && time_ns > SWITCH_NS {
+        if self.until_yield == 0 && time_ns > SWITCH_NS {
             (_, yielded_ns) = self.yield_once();
-            self.unchecked = HEAD_STARTS_PER_YIELD;
+            self.until_yield = HEAD_STARTS_PER_YIELD;
             if yielded_ns > HOG_NS {
                 // Others compute: a yield costs this thread their time slice.
                 self.back_off();
-                self.passes = BACKOFF_MAX;
+                self.left_out = BACKOFF_MAX;
+                self.trial.leave_out(yielded_ns);
             }
             if yielded_ns > HOG_NS || self.is_crowded {
-                return true;
+                return yielded_ns;
             }
         }
-        self.unchecked = self.unchecked.saturating_sub(1);
+        self.until_yield = self.until_yield.saturating_sub(1);
         pause_for(time_ns.saturating_sub(yielded_ns));
-        true
+        time_ns.max(yielded_ns)
     }
 
     /// Yields once, and finds out whether there is a crowd. Returns when it began, and how long it took.
@@ -343,6 +344,14 @@ impl Poller {
     /// To be called when a wait has ended without a sleep.
     pub(crate) fn found(&mut self) {
         self.in_vain = 0;
+    }
+
+    /// Sleeps, in a wait for a message of a channel.
+    pub(crate) fn sleep(&mut self, sleep: impl FnOnce()) {
+        self.sleeps();
+        let before_ns = self.linux.now_ns();
+        sleep();
+        self.trial.leave_out(self.linux.now_ns() - before_ns);
     }
 
     /// To be called before a sleep.
@@ -402,16 +411,16 @@ mod tests {
     #[test]
     fn a_head_start_is_given_by_adaptive_waits_alone_and_few_yield() {
         for wait in [Wait::Spin, Wait::Park] {
-            assert!(!Poller::for_messages(wait).let_ahead(u64::MAX, 0, || false), "{wait:?}");
+            assert_eq!(Poller::for_messages(wait).let_ahead(u64::MAX, 0, || false), 0, "{wait:?}");
         }
         let mut poller = Poller::for_messages(Wait::Adaptive);
-        assert!(!poller.let_ahead(u64::MAX, 0, || true), "the sender cannot run");
-        assert!(!poller.let_ahead(0, 0, || false));
-        assert!(poller.let_ahead(SWITCH_NS, 0, || false));
+        assert_eq!(poller.let_ahead(u64::MAX, 0, || true), 0, "the sender cannot run");
+        assert_eq!(poller.let_ahead(0, 0, || false), 0);
+        assert_eq!(poller.let_ahead(SWITCH_NS, 0, || false), SWITCH_NS);
         assert_eq!(poller.shortest_ns, u64::MAX / SHORTEST_YIELDS, "a yield takes longer");
         let mut yields = 0;
         for _ in 0..10 * HEAD_STARTS_PER_YIELD {
-            yields += u32::from(poller.unchecked == 0 && !poller.is_crowded);
+            yields += u32::from(poller.until_yield == 0 && !poller.is_crowded);
             poller.let_ahead(SWITCH_NS + 1, 0, || false);
         }
         assert!((1..=10).contains(&yields), "{yields}");

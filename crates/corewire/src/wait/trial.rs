@@ -1,7 +1,7 @@
 //! Whether a receiver's messages come faster with head starts: found out by trying it.
 //!
 //! A sender that streams is up to twice as fast if its receiver lets it get ahead. One that waits for an answer after
-//! some messages is slower by the time that the receiver lets pass. What a stream is cannot be seen, but measured: a
+//! some messages may be slower by the time that the receiver lets pass. What a stream is cannot be seen, but measured: a
 //! receiver compares stretches of many messages with and without head starts, and goes on in the faster way.
 
 /// Messages of a stretch: several head starts long, and short beside the time for which a result is used.
@@ -18,7 +18,9 @@ pub(crate) struct Trial {
     is_trial: bool,
     /// Stretches until the next trial.
     left: u32,
-    /// The number of the stretch's first message, and when it came; 0 before the first one.
+    /// No stretch has begun.
+    is_new: bool,
+    /// The number of the stretch's first message, and when it came, later by what is left out.
     from: u64,
     since_ns: u64,
     /// Time of a message in the last stretch that was no trial, in picoseconds.
@@ -27,7 +29,15 @@ pub(crate) struct Trial {
 
 impl Trial {
     pub(crate) const fn new() -> Self {
-        Self { gives: true, is_trial: false, left: 1, from: 0, since_ns: 0, usual_ps: 0 }
+        Self {
+            gives: true,
+            is_trial: false,
+            left: 1,
+            is_new: true,
+            from: 0,
+            since_ns: 0,
+            usual_ps: 0,
+        }
     }
 
     /// Whether a head start may be given now.
@@ -45,12 +55,18 @@ impl Trial {
         }
     }
 
+    /// Records that the receiver has slept, or another thread has run in its place, for so long: no way of receiving is
+    /// the slower for that.
+    pub(crate) const fn leave_out(&mut self, time_ns: u64) {
+        self.since_ns = self.since_ns.saturating_add(time_ns);
+    }
+
     #[cold]
     fn end_stretch(&mut self, next: u64, now_ns: u64) {
         let count = next.wrapping_sub(self.from);
         let each_ps = now_ns.saturating_sub(self.since_ns).saturating_mul(1000) / count;
-        let is_first = self.since_ns == 0;
-        (self.from, self.since_ns) = (next, now_ns);
+        let is_first = self.is_new;
+        (self.from, self.since_ns, self.is_new) = (next, now_ns, false);
         if is_first {
             return;
         }
@@ -103,6 +119,19 @@ mod tests {
         trial.note(STRETCH - 1, || unreachable!("too few"));
         trial.note(STRETCH, || 1);
         trial.note(2 * STRETCH - 1, || unreachable!("too few"));
+    }
+
+    #[test]
+    fn sleeps_do_not_count() {
+        let (mut trial, mut at) = (Trial::new(), (0, 1));
+        for stretch in 0..10 * STRETCHES_PER_TRIAL {
+            pass(&mut trial, &mut at, 1, (4, 10));
+            if stretch % 2 == 0 {
+                at.1 += 1_000_000_000;
+                trial.leave_out(1_000_000_000);
+            }
+            assert!(trial.gives, "stretch {stretch}");
+        }
     }
 
     #[test]

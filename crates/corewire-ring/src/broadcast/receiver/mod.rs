@@ -245,12 +245,14 @@ impl<H: Host> Receiver<H> {
         is_next
     }
 
-    /// Ends a run of messages that were there one after the other. Must be called when the next one is not there. Returns
+    /// Ends a run of messages that were there one after the other. Must be called when the one after `held` messages,
+    /// which the caller has not released yet, is not there. Returns
     /// how long to give the sender before this receiver looks again, in ns: 0 after few messages, and where messages
     /// may be overwritten meanwhile.
-    pub fn end_run(&mut self) -> u64 {
-        // One that skips to the newest message may go back.
-        let run = self.next.saturating_sub(core::mem::replace(&mut self.run_from, self.next));
+    pub fn end_run(&mut self, held: u64) -> u64 {
+        let end = self.next + held;
+        // One that skips to the newest message, or releases fewer than it held, may go back.
+        let run = end.saturating_sub(core::mem::replace(&mut self.run_from, end));
         let has_payload = core::mem::replace(&mut self.run_bytes, self.bytes) != self.bytes;
         let lines = match self.windows.first() {
             Some(window) if has_payload => {
