@@ -27,11 +27,10 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Weak;
-use std::sync::atomic::AtomicPtr;
 
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
-use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Relaxed, Release};
+use corewire_ring::sync::{AtomicU32, StaticPtr};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Errno, dup3};
 use rustix::thread::futex;
@@ -376,7 +375,7 @@ impl fmt::Debug for Descriptor {
 /// may have been in the middle of a change by a thread that the child does not have.
 pub struct PerProcess<T: 'static> {
     /// Null before the first call of [`PerProcess::get`]. What it points to is never freed, and never changes.
-    made: AtomicPtr<Made<T>>,
+    made: StaticPtr<Made<T>>,
     /// It gives out shared references to all threads.
     value: PhantomData<&'static T>,
 }
@@ -391,7 +390,7 @@ impl<T: Default> PerProcess<T> {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> Self {
-        Self { made: AtomicPtr::new(ptr::null_mut()), value: PhantomData }
+        Self { made: StaticPtr::new(ptr::null_mut()), value: PhantomData }
     }
 
     /// This process's value. It is never freed. Calls after the first one cost two loads: data paths make them.

@@ -17,7 +17,8 @@ use crate::caches as report;
 /// Words in every variant those of real machines, since no model depends on them: those of this process alone, which are
 /// set when it begins, and those in memory that no ring has.
 pub use core::sync::atomic::{
-    AtomicU8 as StaticU8, AtomicU16 as StaticU16, AtomicU32 as StaticU32, AtomicU64 as StaticU64,
+    AtomicPtr as StaticPtr, AtomicU8 as StaticU8, AtomicU16 as StaticU16, AtomicU32 as StaticU32,
+    AtomicU64 as StaticU64,
 };
 #[cfg(not(any(loom, corewire_kill, corewire_steps, corewire_coherence)))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};
