@@ -411,11 +411,10 @@ impl<T: Default> PerProcess<T> {
     fn make(&self) -> &'static T {
         with_entries(|_| {
             self.made().unwrap_or_else(|| {
-                let made =
-                    Box::into_raw(Box::new(Made { generation: generation(), value: T::default() }));
-                self.made.store(made, Release);
-                // SAFETY: it was made just now, and is leaked.
-                unsafe { &(*made).value }
+                let made = Made { generation: generation(), value: T::default() };
+                let made: &'static Made<T> = Box::leak(Box::new(made));
+                self.made.store(ptr::from_ref(made).cast_mut(), Release);
+                &made.value
             })
         })
     }

@@ -19,6 +19,10 @@ pub(crate) mod window;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use corewire_os::processor;
+
     use crate::Domain;
 
     // Keeps P257.
@@ -50,6 +54,24 @@ mod tests {
         }
         drop(batch);
         assert_eq!(receiver.untyped.ring.end_run(0), 0, "one by one in a batch");
+        drop((receiver, sender));
+
+        // A sender of another processor gets a head start, and only after a run.
+        let [one, other, ..] = processor::allowed().unwrap()[..] else { return };
+        let mut sender = domain.sender("ahead").create().unwrap();
+        let mut receiver = domain.receiver("ahead").join().unwrap();
+        sender.wait_for_receivers(1).unwrap();
+        let sending = std::thread::spawn(move || {
+            processor::pin_to(one).unwrap();
+            (0..1000).for_each(|_| sender.send(b"message").unwrap());
+            sender
+        });
+        let sender = sending.join().unwrap();
+        processor::pin_to(other).unwrap();
+        (0..1000).for_each(|_| drop(receiver.try_receive().unwrap().unwrap()));
+        assert!(!receiver.untyped.poller.has_let_ahead());
+        assert!(receiver.receive_timeout(Duration::from_millis(1)).unwrap().is_none());
+        assert!(receiver.untyped.poller.has_let_ahead());
         drop((receiver, sender, domain));
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -125,6 +125,7 @@ impl Role {
     ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_corewire-role"));
         command.arg(role).arg(directory.path()).arg(channel).args(options).stderr(Stdio::piped());
+        command.env("COREWIRE_TUNING", "none");
         Self::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
