@@ -37,10 +37,11 @@ use corewire_os::report::Tell;
 
 use self::clients::Clients;
 use crate::agreement::Rules;
+use crate::buffers::Buffers;
 use crate::error::GroupError;
 use crate::frame::{
     Command, FRAME_BYTES, FRAME_TAG, Frame, LENGTH_BYTES, MESSAGE_BYTES, Published, Seen, Unsent,
-    append, encode, frames,
+    append, encode, encode_into, frames,
 };
 use crate::kept::{Entry, Kept};
 use crate::log_file::writer::{Done, Writer};
@@ -146,12 +147,17 @@ struct Other {
 }
 
 /// What is said to a member.
-#[derive(Default)]
 struct MemberLink {
     /// None between two links, and before the first one.
     peer: Option<Peer>,
     has_been: bool,
     unsent: Unsent,
+}
+
+impl MemberLink {
+    fn new(buffers: &Buffers) -> Self {
+        Self { peer: None, has_been: false, unsent: Unsent::new(buffers.clone()) }
+    }
 }
 
 /// Whether this member gets what is published.
@@ -199,6 +205,8 @@ pub(crate) struct Engine {
     /// Those of them whose marks have not been read.
     unmarked: BTreeSet<Member>,
     unpublished: VecDeque<Unpublished>,
+    /// How many bytes the last message had that was published.
+    published_before: usize,
     connector: Connector,
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
@@ -208,9 +216,13 @@ pub(crate) struct Engine {
     /// Own commands for which somebody waits, and where they were decided.
     places: BTreeMap<u64, Option<u64>>,
     own_count: u64,
-    /// Those of them that the replica has not got yet: their bytes, and where each ends.
+    /// Those of them that the replica has not got yet: their bytes, and where each ends; and how many bytes the last such
+    /// batch had.
     proposed: Vec<u8>,
+    proposed_before: usize,
     proposed_ends: Vec<usize>,
+    /// Memory of messages.
+    buffers: Buffers,
     /// What the replica says: memory that is used again.
     outputs: Vec<Output<Command>>,
     /// The number of its view, if too few of its members live, and since when.
@@ -302,6 +314,7 @@ impl Engine {
             asking: BTreeMap::new(),
             gone: BTreeSet::new(),
             unpublished: VecDeque::new(),
+            published_before: 0,
             answers,
             answered,
             minority: None,
@@ -310,7 +323,9 @@ impl Engine {
             places: BTreeMap::new(),
             own_count: 0,
             proposed: Vec::new(),
+            proposed_before: 0,
             proposed_ends: Vec::new(),
+            buffers: Buffers::default(),
             outputs: Vec::new(),
             waits: [None; WAITS],
             has_news: false,
@@ -517,6 +532,10 @@ impl Engine {
         if FRAME_BYTES + bytes > self.sender.largest_message().min(MESSAGE_BYTES) {
             self.pass_on();
         }
+        if self.proposed_ends.is_empty() {
+            self.proposed = self.buffers.take(self.proposed_before.max(command.len()));
+            self.proposed.clear();
+        }
         self.own_count += 1;
         self.proposed.extend_from_slice(command);
         self.proposed_ends.push(self.proposed.len());
@@ -528,7 +547,8 @@ impl Engine {
         if self.proposed_ends.is_empty() {
             return;
         }
-        let proposed = Bytes::from(std::mem::take(&mut self.proposed));
+        self.proposed_before = self.proposed.len();
+        let proposed = self.buffers.share(std::mem::take(&mut self.proposed));
         let mut begin = 0;
         let commands = self.proposed_ends.drain(..).map(|end| {
             let command = proposed.slice(begin..end);
@@ -880,7 +900,7 @@ impl Engine {
         let name = self.endpoint.name_of(peer).unwrap_or_default();
         if name.starts_with(&client_prefix(&self.name)) {
             if let Some(client) = client_of(&self.name, name) {
-                self.clients.add(peer, client);
+                self.clients.add(peer, client, &self.buffers);
             }
             return;
         }
@@ -969,7 +989,7 @@ impl Engine {
         };
         *has_greeted = true;
         let member = *member;
-        let link = self.links.entry(member).or_default();
+        let link = self.links.entry(member).or_insert_with(|| MemberLink::new(&self.buffers));
         link.peer = Some(peer);
         let is_new = std::mem::replace(&mut link.has_been, true);
         if self.has_lock() {
@@ -1018,13 +1038,16 @@ impl Engine {
             let position = self.receiver.next_sequence();
             let got = match self.receiver.try_receive() {
                 Ok(None) => break,
-                Ok(Some(mut snapshot)) => Ok(snapshot.to_vec().ok()),
+                Ok(Some(mut snapshot)) => {
+                    let mut message = self.buffers.take(snapshot.len());
+                    Ok(snapshot.copy_into(&mut message).is_ok().then_some(message))
+                }
                 Err(error) => Err(error),
             };
             has_any = true;
             match got {
                 Ok(Some(message)) => {
-                    let message = Bytes::from(message);
+                    let message = self.buffers.share(message);
                     for frame in frames::<Published<&[u8]>>(&message) {
                         self.take_published(position, frame.keep(&message))?;
                     }
@@ -1072,7 +1095,8 @@ impl Engine {
             match output {
                 Output::Send(to, message) => {
                     if !self.gone.contains(&to) {
-                        let link = self.links.entry(to).or_default();
+                        let link =
+                            self.links.entry(to).or_insert_with(|| MemberLink::new(&self.buffers));
                         link.unsent.push(&Frame::Message(message));
                     }
                 }
@@ -1132,7 +1156,8 @@ impl Engine {
         {
             return;
         }
-        self.unpublished.push_back(Unpublished { after, message: encode(frame) });
+        let message = encode_into(self.buffers.take(self.published_before), frame);
+        self.unpublished.push_back(Unpublished { after, message });
     }
 
     fn send(&mut self) -> Result<bool, GroupError> {
@@ -1164,7 +1189,11 @@ impl Engine {
             self.unpublished.front().filter(|one| one.after <= written)
         {
             match self.sender.try_send(message) {
-                Ok(()) => _ = self.unpublished.pop_front(),
+                Ok(()) => {
+                    self.published_before = message.len();
+                    let sent = self.unpublished.pop_front();
+                    sent.into_iter().for_each(|sent| self.buffers.put(sent.message));
+                }
                 Err(SendError::Full { .. } | SendError::Joining { .. }) => break,
                 Err(error) => return Err(error.into()),
             }

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::buffers::Buffers;
 use crate::kept::Entry;
 use crate::log_file::FileId;
 use crate::member::{Member, View};
@@ -135,40 +136,51 @@ pub(crate) enum Published<C = Command> {
 }
 
 /// What waits for room: messages of several frames each.
-#[derive(Default)]
-pub(crate) struct Unsent(VecDeque<Vec<u8>>);
+pub(crate) struct Unsent {
+    messages: VecDeque<Vec<u8>>,
+    /// Memory of messages, and how many bytes the last one had that was sent.
+    buffers: Buffers,
+    sent_before: usize,
+}
 
 impl Unsent {
+    pub(crate) const fn new(buffers: Buffers) -> Self {
+        Self { messages: VecDeque::new(), buffers, sent_before: 0 }
+    }
+
     pub(crate) fn push(&mut self, frame: &impl Serialize) {
-        if let Some(last) = self.0.back_mut()
+        if let Some(last) = self.messages.back_mut()
             && append(last, frame, MESSAGE_BYTES)
         {
             return;
         }
-        self.0.push_back(encode(frame));
+        self.messages.push_back(encode_into(self.buffers.take(self.sent_before), frame));
     }
 
     /// The next message.
     pub(crate) fn front(&self) -> Option<&[u8]> {
-        self.0.front().map(Vec::as_slice)
+        self.messages.front().map(Vec::as_slice)
     }
 
     /// The next message is sent.
     pub(crate) fn pop(&mut self) {
-        self.0.pop_front();
+        if let Some(sent) = self.messages.pop_front() {
+            self.sent_before = sent.len();
+            self.buffers.put(sent);
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.messages.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.messages.is_empty()
     }
 
     /// How many messages there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.messages.len()
     }
 }
 
@@ -257,8 +269,14 @@ impl Published<&[u8]> {
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    // It fails only where memory is short, or a type does not know its length.
-    postcard::to_stdvec(value).unwrap_or_default()
+    encode_into(Vec::new(), value)
+}
+
+/// The same, in memory of something else.
+pub(crate) fn encode_into(mut memory: Vec<u8>, value: &impl Serialize) -> Vec<u8> {
+    memory.clear();
+    append(&mut memory, value, usize::MAX);
+    memory
 }
 
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
@@ -302,7 +320,7 @@ mod tests {
     #[test]
     fn frames_share_messages_in_their_order_and_a_long_one_has_its_own() {
         let lengths = [0, 1, 100, MESSAGE_BYTES, 5, MESSAGE_BYTES - 200, 300, 0];
-        let mut unsent = Unsent::default();
+        let mut unsent = Unsent::new(Buffers::default());
         for (first, length) in (1..).zip(lengths) {
             unsent.push(&ask(first, &[length]));
         }
@@ -315,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_cut_is_read_up_to_there() {
-        let mut unsent = Unsent::default();
+        let mut unsent = Unsent::new(Buffers::default());
         (1..=3).for_each(|first| unsent.push(&ask(first, &[10])));
         let messages = drain(unsent);
         assert_eq!(messages.len(), 1);

@@ -42,6 +42,7 @@
 //! | `kept` | the entries that a member keeps, and the snapshot before them |
 //! | `replica` | a member's part: proposer, leader, acceptor, learner |
 //! | `engine` | a replica, with the endpoint and the channel that it speaks by |
+//! | `buffers` | memory of messages, used again |
 //! | `log_file` | the file of a log, and the thread that writes it |
 //! | `join` | how a process becomes a member |
 //! | `sessions`, `engine/clients` | which commands of clients are decided; clients as a member sees them |
@@ -94,6 +95,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod buffers;
 mod checkpoint;
 mod client;
 mod collective;

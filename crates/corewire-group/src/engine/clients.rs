@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{Endpoint, MessageError, Peer};
 
+use crate::buffers::Buffers;
 use crate::frame::{Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, Unsent};
 use crate::kept::Entry;
 use crate::member::Member;
@@ -53,8 +54,9 @@ struct Following {
 }
 
 impl Clients {
-    pub(super) fn add(&mut self, peer: Peer, member: Member) {
-        self.of.insert(peer, Client { member, unsent: Unsent::default(), follows: None });
+    pub(super) fn add(&mut self, peer: Peer, member: Member, buffers: &Buffers) {
+        let unsent = Unsent::new(buffers.clone());
+        self.of.insert(peer, Client { member, unsent, follows: None });
         self.peers.insert(member, peer);
     }
 

@@ -103,7 +103,7 @@ fn a_successor_lives_whose_predecessor_is_heard_of_later() {
 
     // One that it never was linked with: who is there now tells.
     let unmet = Member { life: !successor.life, ..successor };
-    late.links.entry(unmet).or_default();
+    late.links.insert(unmet, MemberLink::new(&late.buffers));
     late.ask_if_unlinked(unmet.place);
     while late.lives(unmet) {
         assert!(began.elapsed() < PATIENCE, "the one that it never met has ended");
