@@ -5,14 +5,16 @@
 //! or 100 KiB then takes twice as long.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use bytes::Bytes;
 
 /// Shorter buffers are the allocator's business.
-const BUFFER_BYTES_MIN: usize = 1 << 10;
-/// What is free at most: more than a log keeps by default before a snapshot takes its place.
+const BUFFER_BYTES_MIN: usize = 4 << 10;
+/// What is free at most.
 const FREE_BYTES_MAX: usize = 4 << 20;
+/// How many buffers are looked at for one that fits.
+const LOOKED_AT_MAX: usize = 64;
 
 /// Buffers that are free. A clone has the same.
 #[derive(Debug, Clone, Default)]
@@ -25,57 +27,70 @@ struct Free {
     bytes: usize,
 }
 
-impl Buffers {
-    /// A buffer with room for about so many bytes, and arbitrary content.
-    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl Free {
+    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
         let fits = |buffer: &Vec<u8>| (bytes..=most_for(bytes)).contains(&buffer.capacity());
-        let found = free.buffers.iter().rposition(fits).and_then(|at| free.buffers.remove(at));
-        let Some(buffer) = found else { return Vec::with_capacity(bytes) };
-        free.bytes -= buffer.capacity();
-        buffer
+        let last = self.buffers.iter().enumerate().rev().take(LOOKED_AT_MAX);
+        let (at, _) = last.into_iter().find(|(_, buffer)| fits(buffer))?;
+        let buffer = self.buffers.remove(at)?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    /// A buffer is free. Returns those for which there is no room any more: that nobody has wanted for longest.
+    fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
+        let bytes = buffer.capacity();
+        if !(BUFFER_BYTES_MIN..=FREE_BYTES_MAX).contains(&bytes) {
+            return vec![buffer];
+        }
+        let mut without_room = Vec::new();
+        while self.bytes + bytes > FREE_BYTES_MAX
+            && let Some(oldest) = self.buffers.pop_front()
+        {
+            self.bytes -= oldest.capacity();
+            without_room.push(oldest);
+        }
+        self.bytes += bytes;
+        self.buffers.push_back(buffer);
+        without_room
+    }
+}
+
+impl Buffers {
+    /// A buffer with room for so many bytes, and not for much more. It may have any content.
+    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
+        let found = (most_for(bytes) >= BUFFER_BYTES_MIN).then(|| self.lock().take(bytes));
+        found.flatten().unwrap_or_else(|| Vec::with_capacity(bytes))
     }
 
     /// A buffer is free.
     pub(crate) fn put(&self, buffer: Vec<u8>) {
-        put(&self.0, buffer);
+        let without_room = self.lock().put(buffer);
+        drop(without_room);
     }
 
     /// The content of a buffer, to be shared and kept. The buffer is free when nobody has a part of it any more.
     pub(crate) fn share(&self, buffer: Vec<u8>) -> Bytes {
-        let bytes = buffer.len();
-        if buffer.capacity() < BUFFER_BYTES_MIN {
-            return Bytes::from(buffer);
-        }
-        if buffer.capacity() > most_for(bytes) {
+        if buffer.capacity() > most_for(buffer.len()) {
             // It may be kept for long, and so would what it leaves empty.
             let exact = Bytes::copy_from_slice(&buffer);
             self.put(buffer);
             return exact;
         }
+        if buffer.capacity() < BUFFER_BYTES_MIN {
+            return Bytes::from(buffer);
+        }
         Bytes::from_owner(Lent { buffer, home: Arc::downgrade(&self.0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The room of a buffer that is used for so many bytes, at most.
 const fn most_for(bytes: usize) -> usize {
     bytes.saturating_mul(2)
-}
-
-fn put(free: &Mutex<Free>, buffer: Vec<u8>) {
-    let bytes = buffer.capacity();
-    if !(BUFFER_BYTES_MIN..=FREE_BYTES_MAX).contains(&bytes) {
-        return;
-    }
-    let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those that nobody has wanted for longest go.
-    while free.bytes + bytes > FREE_BYTES_MAX
-        && let Some(oldest) = free.buffers.pop_front()
-    {
-        free.bytes -= oldest.capacity();
-    }
-    free.bytes += bytes;
-    free.buffers.push_back(buffer);
 }
 
 /// A buffer whose content is shared.
@@ -92,9 +107,16 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(free) = self.home.upgrade() {
-            put(&free, std::mem::take(&mut self.buffer));
-        }
+        let Some(home) = self.home.upgrade() else { return };
+        // A program drops what it has read in any thread, and in a forked child, where the lock may be held for ever by a
+        // thread that is not there. This does not wait: then the buffer is the allocator's.
+        let free = match home.try_lock() {
+            Ok(free) => Some(free),
+            Err(TryLockError::Poisoned(free)) => Some(free.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let without_room = free.map(|mut free| free.put(std::mem::take(&mut self.buffer)));
+        drop(without_room);
     }
 }
 
@@ -122,17 +144,19 @@ mod tests {
     #[test]
     fn what_is_kept_has_at_most_twice_the_memory_that_it_needs() {
         let buffers = Buffers::default();
-        for (capacity, bytes) in [(16_384, 3), (16_384, 8191), (16_384, 8192), (64, 3)] {
+        for (capacity, bytes) in [(16_384, 3), (16_384, 8191), (16_384, 8192), (64, 3), (64, 32)] {
             let mut buffer = Vec::with_capacity(capacity);
             buffer.resize(bytes, 7);
             let memory = buffer.as_ptr();
             let shared = buffers.share(buffer);
             assert_eq!(shared, vec![7; bytes]);
             let is_kept = shared.as_ptr() == memory;
-            assert_eq!(is_kept, capacity < BUFFER_BYTES_MIN || capacity <= 2 * bytes, "{capacity}");
+            assert_eq!(is_kept, capacity <= 2 * bytes, "{capacity} for {bytes}");
         }
         buffers.put(Vec::with_capacity(1 << 20));
-        assert!(buffers.take(100).capacity() <= 200);
+        for bytes in [0, 1, 100, 10_000] {
+            assert!(buffers.take(bytes).capacity() <= 2 * bytes, "{bytes}");
+        }
     }
 
     #[test]
@@ -143,7 +167,7 @@ mod tests {
             buffers.put(Vec::with_capacity(large));
         }
         let free = || {
-            let free = buffers.0.lock().unwrap();
+            let free = buffers.lock();
             let bytes = free.buffers.iter().map(Vec::capacity).sum::<usize>();
             assert_eq!(free.bytes, bytes);
             (free.buffers.len(), free.bytes)
@@ -156,6 +180,23 @@ mod tests {
         assert_eq!(free(), (4, 3 * large + BUFFER_BYTES_MIN), "the oldest one went");
         assert_eq!(buffers.take(large).capacity(), large);
         assert_eq!(free(), (3, 2 * large + BUFFER_BYTES_MIN));
+    }
+
+    #[test]
+    fn what_is_given_up_while_others_have_the_lock_waits_for_nobody() {
+        let buffers = Buffers::default();
+        let share = || {
+            let mut buffer = buffers.take(5000);
+            buffer.resize(5000, 7);
+            buffers.share(buffer)
+        };
+        let (one, other) = (share(), share());
+        let lock = buffers.lock();
+        drop(one);
+        drop(lock);
+        assert_eq!(buffers.lock().bytes, 0, "it went to the allocator");
+        std::thread::spawn(|| drop(other)).join().unwrap();
+        assert_eq!(buffers.lock().buffers.len(), 1);
     }
 
     #[test]

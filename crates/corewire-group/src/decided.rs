@@ -26,7 +26,7 @@ pub struct DecidedEntry {
     pub from: Member,
     /// Which of that member's commands it is.
     pub number: u64,
-    /// What was proposed. It may keep the memory of up to 16 KiB of commands that were decided with it.
+    /// What was proposed. It may keep the memory of up to 16 KiB of commands that were decided with it, or twice its own bytes.
     pub command: Bytes,
 }
 

@@ -41,7 +41,7 @@ use crate::buffers::Buffers;
 use crate::error::GroupError;
 use crate::frame::{
     Command, FRAME_BYTES, FRAME_TAG, Frame, LENGTH_BYTES, MESSAGE_BYTES, Published, Seen, Unsent,
-    append, encode, encode_into, frames,
+    append, encode, encode_in, frames,
 };
 use crate::kept::{Entry, Kept};
 use crate::log_file::writer::{Done, Writer};
@@ -205,8 +205,6 @@ pub(crate) struct Engine {
     /// Those of them whose marks have not been read.
     unmarked: BTreeSet<Member>,
     unpublished: VecDeque<Unpublished>,
-    /// How many bytes the last message had that was published.
-    published_before: usize,
     connector: Connector,
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
@@ -314,7 +312,6 @@ impl Engine {
             asking: BTreeMap::new(),
             gone: BTreeSet::new(),
             unpublished: VecDeque::new(),
-            published_before: 0,
             answers,
             answered,
             minority: None,
@@ -1156,7 +1153,7 @@ impl Engine {
         {
             return;
         }
-        let message = encode_into(self.buffers.take(self.published_before), frame);
+        let message = encode_in(&self.buffers, frame);
         self.unpublished.push_back(Unpublished { after, message });
     }
 
@@ -1190,7 +1187,6 @@ impl Engine {
         {
             match self.sender.try_send(message) {
                 Ok(()) => {
-                    self.published_before = message.len();
                     let sent = self.unpublished.pop_front();
                     sent.into_iter().for_each(|sent| self.buffers.put(sent.message));
                 }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use bytes::Bytes;
+use postcard::ser_flavors::Size;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::buffers::Buffers;
@@ -138,14 +139,12 @@ pub(crate) enum Published<C = Command> {
 /// What waits for room: messages of several frames each.
 pub(crate) struct Unsent {
     messages: VecDeque<Vec<u8>>,
-    /// Memory of messages, and how many bytes the last one had that was sent.
     buffers: Buffers,
-    sent_before: usize,
 }
 
 impl Unsent {
     pub(crate) const fn new(buffers: Buffers) -> Self {
-        Self { messages: VecDeque::new(), buffers, sent_before: 0 }
+        Self { messages: VecDeque::new(), buffers }
     }
 
     pub(crate) fn push(&mut self, frame: &impl Serialize) {
@@ -154,7 +153,7 @@ impl Unsent {
         {
             return;
         }
-        self.messages.push_back(encode_into(self.buffers.take(self.sent_before), frame));
+        self.messages.push_back(encode_in(&self.buffers, frame));
     }
 
     /// The next message.
@@ -164,10 +163,7 @@ impl Unsent {
 
     /// The next message is sent.
     pub(crate) fn pop(&mut self) {
-        if let Some(sent) = self.messages.pop_front() {
-            self.sent_before = sent.len();
-            self.buffers.put(sent);
-        }
+        self.messages.pop_front().into_iter().for_each(|sent| self.buffers.put(sent));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -269,14 +265,17 @@ impl Published<&[u8]> {
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    encode_into(Vec::new(), value)
+    // It fails only where memory is short, or a type does not know its length.
+    postcard::to_stdvec(value).unwrap_or_default()
 }
 
-/// The same, in memory of something else.
-pub(crate) fn encode_into(mut memory: Vec<u8>, value: &impl Serialize) -> Vec<u8> {
-    memory.clear();
-    append(&mut memory, value, usize::MAX);
-    memory
+/// The same, in memory that was used before.
+pub(crate) fn encode_in(buffers: &Buffers, value: &impl Serialize) -> Vec<u8> {
+    let bytes = postcard::serialize_with_flavor(value, Size::default()).unwrap_or_default();
+    let mut message = buffers.take(bytes);
+    message.clear();
+    append(&mut message, value, usize::MAX);
+    message
 }
 
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
@@ -315,6 +314,18 @@ mod tests {
             unsent.pop();
         }
         messages
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_message_is_in_a_later_one() {
+        let buffers = Buffers::default();
+        let mut before = Vec::with_capacity(6000);
+        before.resize(6000, 9);
+        let memory = before.as_ptr();
+        buffers.put(before);
+        let frame = ask(1, &[4000]);
+        let message = encode_in(&buffers, &frame);
+        assert_eq!((message.as_ptr(), message.clone()), (memory, encode(&frame)));
     }
 
     #[test]

@@ -373,3 +373,53 @@ fn long_entries_give_way_to_a_snapshot_by_their_bytes() {
     let mut second = Replicated::new(second, All::default());
     assert_eq!(second.read_at(19).unwrap().0.len(), 20 * (64 << 10));
 }
+
+/// Every third entry.
+#[derive(Default)]
+struct EveryThird(Vec<DecidedEntry>);
+
+impl StateMachine for EveryThird {
+    type Output = ();
+
+    fn apply(&mut self, entry: &DecidedEntry) {
+        if entry.index.is_multiple_of(3) {
+            self.0.push(entry.clone());
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn entries_that_a_program_keeps_stay_whole_while_the_log_goes_on() {
+    const LENGTHS: [usize; 7] = [0, 1, 100, 1000, 5000, 20_000, 60_000];
+    let scratch = Scratch::new("kept-entries");
+    let mut members = [(); 2].map(|()| Replicated::new(scratch.join("log"), EveryThird::default()));
+    let command = |number: u64| {
+        let of = usize::try_from(number).unwrap() % LENGTHS.len();
+        vec![u8::try_from(number % 251).unwrap(); LENGTHS[of]]
+    };
+    for number in 0..400 {
+        let one = &mut members[usize::from(number / 50 % 2 == 1)];
+        one.group().submit(&command(number)).unwrap();
+        if number % 10 == 9 {
+            one.group().flush(PATIENCE).unwrap();
+            // Entries give way to snapshots, by their bytes.
+            members.iter_mut().for_each(|member| _ = member.read());
+        }
+    }
+    let mut kept = Vec::new();
+    for mut member in members {
+        let state = member.read_at(399).unwrap();
+        // A snapshot may stand for entries that this member has not read.
+        assert!(!state.0.is_empty());
+        kept.extend(state.0.iter().cloned());
+    }
+    for entry in kept {
+        assert_eq!(entry.command, command(entry.index), "{}", entry.index);
+    }
+}
