@@ -470,8 +470,11 @@ impl Scenario {
         if !stopped.is_empty() && self.random.below(20) > 0 {
             return;
         }
-        for id in self.ids(Part::Sender, |_| true) {
-            self.kill(id);
+        // Those first that may not be in the channel yet: if all others were dead, they would create it anew.
+        for is_in in [false, true] {
+            for id in self.ids(Part::Sender, |actor| (actor.state == State::In) == is_in) {
+                self.kill(id);
+            }
         }
     }
 
