@@ -30,19 +30,17 @@ struct Free {
 impl Free {
     fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
         let fits = |buffer: &Vec<u8>| (bytes..=most_for(bytes)).contains(&buffer.capacity());
-        let last = self.buffers.iter().enumerate().rev().take(LOOKED_AT_MAX);
-        let (at, _) = last.into_iter().find(|(_, buffer)| fits(buffer))?;
+        let mut last = self.buffers.iter().enumerate().rev().take(LOOKED_AT_MAX);
+        let (at, _) = last.find(|(_, buffer)| fits(buffer))?;
         let buffer = self.buffers.remove(at)?;
         self.bytes -= buffer.capacity();
         Some(buffer)
     }
 
-    /// A buffer is free. Returns those for which there is no room any more: that nobody has wanted for longest.
+    /// A buffer that [is used again](is_used_again) is free. Returns those for which there is no room any more: that nobody
+    /// has wanted for longest.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
         let bytes = buffer.capacity();
-        if !(BUFFER_BYTES_MIN..=FREE_BYTES_MAX).contains(&bytes) {
-            return vec![buffer];
-        }
         let mut without_room = Vec::new();
         while self.bytes + bytes > FREE_BYTES_MAX
             && let Some(oldest) = self.buffers.pop_front()
@@ -65,8 +63,11 @@ impl Buffers {
 
     /// A buffer is free.
     pub(crate) fn put(&self, buffer: Vec<u8>) {
-        let without_room = self.lock().put(buffer);
-        drop(without_room);
+        if is_used_again(buffer.capacity()) {
+            // Freed without the lock.
+            let without_room = self.lock().put(buffer);
+            drop(without_room);
+        }
     }
 
     /// The content of a buffer, to be shared and kept. The buffer is free when nobody has a part of it any more.
@@ -77,7 +78,7 @@ impl Buffers {
             self.put(buffer);
             return exact;
         }
-        if buffer.capacity() < BUFFER_BYTES_MIN {
+        if !is_used_again(buffer.capacity()) {
             return Bytes::from(buffer);
         }
         Bytes::from_owner(Lent { buffer, home: Arc::downgrade(&self.0) })
@@ -86,6 +87,11 @@ impl Buffers {
     fn lock(&self) -> MutexGuard<'_, Free> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Is a buffer of so many bytes worth being kept, and is there room for it?
+const fn is_used_again(bytes: usize) -> bool {
+    bytes >= BUFFER_BYTES_MIN && bytes <= FREE_BYTES_MAX
 }
 
 /// The room of a buffer that is used for so many bytes, at most.
