@@ -28,26 +28,23 @@ impl<T: Transport> Engine<T> {
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(Status::of(source, tag, immediate, bytes))
             }
-            // A copy, which only this way needs: the other one then has the selector in registers.
-            Short::Other(row) => self.try_take_whole(row, *selector, buffer),
+            // A copy, which only this way needs: the other one then has the selector in registers. What this call returns
+            // is taken apart, for the same reason: the status of both ways would be in memory, from where it is copied 16
+            // bytes at a time, which waits for words of 8 bytes that have just been written.
+            Short::Other(row) => match self.try_take_whole(row, *selector, buffer) {
+                Short::Taken { source, tag, immediate, bytes } => {
+                    Looked::Received(Status::of(source, tag, immediate, bytes))
+                }
+                _ => Looked::Other,
+            },
         }
     }
 
     #[inline(never)]
-    fn try_take_whole(
-        &mut self,
-        row: u32,
-        selector: Selector,
-        buffer: &mut [u8],
-    ) -> Looked<Status> {
-        match self.peers.transport.try_take_whole(row, |space, source, tag, bytes| {
+    fn try_take_whole(&mut self, row: u32, selector: Selector, buffer: &mut [u8]) -> Short {
+        self.peers.transport.try_take_whole(row, |space, source, tag, bytes| {
             if selector.takes_of(space, source, tag) { buffer.get_mut(..bytes) } else { None }
-        }) {
-            Short::Taken { source, tag, immediate, bytes } => {
-                Looked::Received(Status::of(source, tag, immediate, bytes))
-            }
-            _ => Looked::Other,
-        }
+        })
     }
 
     /// The same, for a message of any length that has arrived whole.
