@@ -2,7 +2,8 @@
 //! clients that have gone.
 //!
 //! Only the service's thread writes and reads them. Of every 16 calls of a method one is timed, from when the service's
-//! thread takes the request until it sends the reply. That costs two looks at the clock in 16 calls.
+//! thread takes the request until it has sent the reply. That costs two looks at the clock in 16 calls. Messages without a
+//! reply are not timed.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -149,6 +150,12 @@ fn longest_of(bucket: usize) -> u64 {
 }
 
 impl MethodTotals {
+    #[inline]
+    const fn count_request(&mut self, bytes: usize) {
+        self.requests += 1;
+        self.request_bytes += bytes as u64;
+    }
+
     /// What all methods of a service have together.
     pub fn sum<'a>(methods: impl IntoIterator<Item = &'a Self>) -> Self {
         methods.into_iter().fold(Self::default(), |mut sum, one| {
@@ -243,12 +250,19 @@ impl Totals {
     pub(crate) fn request(&mut self, ordinal: u16, bytes: usize) -> Option<Instant> {
         let method = self.method(ordinal)?;
         let is_timed = method.requests.is_multiple_of(TIMED_OF);
-        method.requests += 1;
-        method.request_bytes += bytes as u64;
+        method.count_request(bytes);
         is_timed.then(Instant::now)
     }
 
-    /// A reply is about to be sent to a request that came at this time, if it is timed.
+    /// A message without a reply has come.
+    #[inline]
+    pub(crate) fn message(&mut self, ordinal: u16, bytes: usize) {
+        if let Some(method) = self.method(ordinal) {
+            method.count_request(bytes);
+        }
+    }
+
+    /// A reply has been sent to a request that came at this time, if it is timed.
     #[inline]
     pub(crate) fn reply(&mut self, answer: Answer) {
         let Some(method) = self.method(answer.ordinal) else { return };
@@ -285,6 +299,7 @@ pub(crate) struct Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::Wire;
 
     #[test]
     fn a_time_is_counted_where_the_longest_is_at_most_an_eighth_longer() {
@@ -312,6 +327,25 @@ mod tests {
             assert!(found >= exact && found <= exact * 9 / 8, "{percent}: {found}");
         }
         assert_eq!(times.since(&times).count(), 0);
+    }
+
+    #[test]
+    fn one_call_in_sixteen_is_timed_and_no_message_without_a_reply() {
+        let wire = |name, ordinal| Wire { name, ordinal, hash: 0, bytes_max: 8, earlier: &[] };
+        let wires = [wire("add_call", 1), wire("add_reply", 1), wire("note", 2)];
+        let description = Description { name: "sums", hash: 0, wires: &wires, form: "" };
+        let mut totals = Totals::new(&description);
+        for _ in 0..2 * TIMED_OF {
+            let began = totals.request(1, 8);
+            totals.reply(Answer { ordinal: 1, bytes: 4, is_error: false, began });
+            totals.message(2, 6);
+        }
+        let found = |one: &MethodTotals| {
+            (one.requests, one.replies, one.request_bytes, one.reply_bytes, one.times.count())
+        };
+        let found = totals.called().map(found).collect::<Vec<_>>();
+        let count = 2 * TIMED_OF;
+        assert_eq!(found, [(count, count, 8 * count, 4 * count, 2), (count, 0, 6 * count, 0, 0)]);
     }
 
     #[test]

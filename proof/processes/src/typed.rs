@@ -83,7 +83,7 @@ impl Dispatch for Echo {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         match ordinal {
-            ECHO => reply.send(request.bytes),
+            ECHO => reply.send(request.bytes()),
             HELD => self.kept.push(reply.later(0)),
             PASS => {
                 let (_, mut rights) = request.capabilities("pass");

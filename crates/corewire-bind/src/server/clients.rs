@@ -119,6 +119,7 @@ impl Clients {
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, client: ClientId) -> Option<&Row> {
         self.rows.get(client.index as usize)?.as_ref().filter(|row| row.id == client)
     }

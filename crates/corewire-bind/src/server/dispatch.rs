@@ -44,29 +44,41 @@ pub trait Dispatch {
     ) -> Result<(), Refusal>;
 }
 
-/// A message that a service has received, for generated code.
+/// A message that a service has received, for generated code. One pointer, as [`Reply`] is.
 #[derive(Debug)]
-pub struct Incoming<'a> {
-    /// Its bytes.
-    pub bytes: &'a [u8],
+pub struct Incoming<'a>(&'a mut Arrival<'a>);
+
+const _: () = assert!(size_of::<Incoming<'_>>() == size_of::<usize>());
+
+/// What has come with a message.
+#[derive(Debug)]
+struct Arrival<'a> {
+    bytes: &'a [u8],
     forms: Forms,
     capabilities: &'a mut Vec<Received>,
     memory_max: usize,
 }
 
 impl<'a> Incoming<'a> {
+    /// Its bytes, whether or not it has capabilities.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.0.bytes
+    }
+
     /// Which version of a message the client knows, by its index in the description.
     #[inline]
     #[must_use]
     pub fn form(&self, wire: usize) -> crate::Form {
-        self.forms.get(wire)
+        self.0.forms.get(wire)
     }
 
     /// How much memory may be allocated to decode it, if elements of variable size are in it.
     #[inline]
     #[must_use]
     pub const fn memory_max(&self) -> usize {
-        self.memory_max
+        self.0.memory_max
     }
 
     /// Its bytes.
@@ -75,14 +87,14 @@ impl<'a> Incoming<'a> {
     /// It has capabilities.
     #[inline]
     pub fn without_capabilities(self, place: &'static str) -> Result<&'a [u8], DecodeError> {
-        none_of(self.capabilities, place)?;
-        Ok(self.bytes)
+        none_of(self.0.capabilities, place)?;
+        Ok(self.0.bytes)
     }
 
     /// Its bytes and its capabilities.
     #[must_use]
     pub fn capabilities(self, place: &'static str) -> (&'a [u8], Capabilities<'a>) {
-        (self.bytes, Capabilities::new(place, self.capabilities))
+        (self.0.bytes, Capabilities::new(place, self.0.capabilities))
     }
 }
 
@@ -126,16 +138,23 @@ pub(super) fn dispatch(
 ) -> bool {
     let forms = sending.clients.forms_of(client);
     let memory_max = sending.decoded_bytes_max;
-    let incoming = Incoming { bytes, forms, capabilities, memory_max };
+    let mut arrival = Arrival { bytes, forms, capabilities, memory_max };
     // Clients from before there were streams use all tokens.
     if tag.token() & PART != 0 && sending.mailbox.description().has_parts(tag.ordinal()) {
         return !sending.has_handled_credit(client, tag, bytes);
     }
-    let began = sending.totals.request(tag.ordinal(), bytes.len());
+    let ordinal = tag.ordinal();
     let outside = sending.mailbox.begin_serving();
     let taken = match tag.token() {
-        0 => program.message(tag.ordinal(), incoming, client),
-        _ => program.request(tag.ordinal(), incoming, Reply::new(sending, client, tag, began)),
+        0 => {
+            sending.totals.message(ordinal, bytes.len());
+            program.message(ordinal, Incoming(&mut arrival), client)
+        }
+        _ => {
+            let began = sending.totals.request(ordinal, bytes.len());
+            let reply = Reply::new(sending, client, tag, began);
+            program.request(ordinal, Incoming(&mut arrival), reply)
+        }
     };
     end_serving(outside);
     taken.is_err()

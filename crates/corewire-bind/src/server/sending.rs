@@ -18,6 +18,7 @@ use super::clients::{Clients, Row};
 use super::lane::Lane;
 use super::later::LaterEvent;
 use super::mailbox::Mailbox;
+use super::reply::Asked;
 use super::socket_client::SocketClient;
 use crate::capability::Capabilities;
 use crate::exchange::Form;
@@ -36,6 +37,8 @@ pub(super) struct Sending {
     pub(super) totals: Totals,
     /// How much memory what is decoded of one message may take.
     pub(super) decoded_bytes_max: usize,
+    /// The request whose handler runs, which a [`Reply`](super::reply::Reply) is about.
+    pub(super) asked: Asked,
     /// Whether a call other than a receive has ended because of mail, which a receive will not report again.
     pub(super) was_interrupted: bool,
     /// Messages that wait until there is room in a ring.
@@ -55,6 +58,7 @@ impl Sending {
             scratch: Vec::new(),
             mailbox,
             decoded_bytes_max,
+            asked: Asked::NONE,
             was_interrupted: false,
             kept_count: 0,
             sent: Vec::new(),

@@ -83,7 +83,8 @@ impl ServerCore {
             && let Some(client) = self.sending.clients.of_number(tag.binding(), source)
         {
             let bytes = in_buffer(&self.buffer, &status);
-            if dispatch(&mut self.sending, client, tag, bytes, &mut Vec::new(), program) {
+            let none = &mut self.no_capabilities;
+            if dispatch(&mut self.sending, client, tag, bytes, none, program) {
                 self.note_refused(client);
             }
             return Ok(true);
@@ -111,8 +112,8 @@ impl ServerCore {
             Ok(Arrival::Short(index, head, bytes)) => {
                 if let Some(client) = self.sending.circuits.usual_client(index, head) {
                     let tag = Tag::new(0, head.ordinal, head.token);
-                    let refused =
-                        dispatch(&mut self.sending, client, tag, bytes, &mut Vec::new(), program);
+                    let none = &mut self.no_capabilities;
+                    let refused = dispatch(&mut self.sending, client, tag, bytes, none, program);
                     self.sending.circuits.end_serving();
                     if refused {
                         self.note_refused(client);

@@ -285,7 +285,7 @@ impl<F: FnMut(ClientId, &[u8])> Dispatch for Noting<F> {
         request: Incoming<'_>,
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
-        reply.send(request.bytes);
+        reply.send(request.bytes());
         Ok(())
     }
 
@@ -295,7 +295,7 @@ impl<F: FnMut(ClientId, &[u8])> Dispatch for Noting<F> {
         message: Incoming<'_>,
         client: ClientId,
     ) -> Result<(), Refusal> {
-        self.0(client, message.bytes);
+        self.0(client, message.bytes());
         Ok(())
     }
 }

@@ -74,8 +74,8 @@ impl Dispatch for Echo {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         match ordinal {
-            ECHO => reply.send(request.bytes),
-            HELD => self.held.push((reply.later(0), request.bytes.len())),
+            ECHO => reply.send(request.bytes()),
+            HELD => self.held.push((reply.later(0), request.bytes().len())),
             RELEASE => {
                 for (reply, length) in self.held.drain(..).rev() {
                     reply.send(&(length as u64).to_le_bytes());
@@ -95,7 +95,7 @@ impl Dispatch for Echo {
             DROPPED => drop(reply),
             BURST => {
                 let count =
-                    request.bytes.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
+                    request.bytes().first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
                 let count = count.min(100_000);
                 let outbox = self.outbox.as_ref().unwrap();
                 for number in 0..count {
@@ -124,7 +124,7 @@ impl Dispatch for Echo {
         if ordinal != NOTE {
             return Err(Refusal::Unknown { ordinal });
         }
-        self.notes.extend_from_slice(message.bytes);
+        self.notes.extend_from_slice(message.bytes());
         Ok(())
     }
 }

@@ -119,7 +119,7 @@ impl Dispatch for Desk {
         };
         match message.name.as_str() {
             "add" => {
-                let numbers = &self.decode("add", request.bytes)["numbers"];
+                let numbers = &self.decode("add", request.bytes())["numbers"];
                 let (left, right) =
                     (numbers["left"].as_i64().unwrap(), numbers["right"].as_i64().unwrap());
                 let answer = match left.checked_add(right) {
@@ -164,7 +164,7 @@ impl Dispatch for Desk {
                 reply.send_all(&encode(answer), &capabilities).unwrap();
             }
             "list" => {
-                let count = self.decode("list", request.bytes)["count"].as_u64().unwrap();
+                let count = self.decode("list", request.bytes())["count"].as_u64().unwrap();
                 let (interface, mut next) = (self.interface, 0);
                 let message = interface.message("list").unwrap();
                 reply.stream(move |out| {
@@ -203,7 +203,7 @@ impl Dispatch for Desk {
         message: Incoming<'_>,
         _client: ClientId,
     ) -> Result<(), Refusal> {
-        let line = self.decode("note", message.bytes);
+        let line = self.decode("note", message.bytes());
         announce(&self.outbox, "noted", &line);
         Ok(())
     }

@@ -119,13 +119,13 @@ impl Dispatch for Raw {
         request: Incoming<'_>,
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
-        self.arrived.push((ordinal, request.bytes.to_vec()));
+        self.arrived.push((ordinal, request.bytes().to_vec()));
         reply.send(&self.answers);
         Ok(())
     }
 
     fn message(&mut self, ordinal: u16, message: Incoming<'_>, _: ClientId) -> Result<(), Refusal> {
-        self.arrived.push((ordinal, message.bytes.to_vec()));
+        self.arrived.push((ordinal, message.bytes().to_vec()));
         Ok(())
     }
 }

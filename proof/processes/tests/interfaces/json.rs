@@ -246,13 +246,13 @@ impl Dispatch for Last {
     fn not_taken(&mut self, _client: ClientId, _ordinal: u16) {}
 
     fn request(&mut self, _: u16, request: Incoming<'_>, reply: Reply<'_>) -> Result<(), Refusal> {
-        self.0 = request.bytes.to_vec();
+        self.0 = request.bytes().to_vec();
         reply.send(&[]);
         Ok(())
     }
 
     fn message(&mut self, _: u16, message: Incoming<'_>, _: ClientId) -> Result<(), Refusal> {
-        self.0 = message.bytes.to_vec();
+        self.0 = message.bytes().to_vec();
         Ok(())
     }
 }
