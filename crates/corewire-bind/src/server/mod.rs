@@ -19,6 +19,7 @@
 //! | `exporter` | the thread that keeps the service at its monitor |
 //! | `mailbox` | what other threads leave for the service's |
 
+mod asked;
 mod asynchronous;
 mod binding;
 mod by_circuit;

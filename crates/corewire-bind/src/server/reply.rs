@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::asked::Asked;
 use super::client_id::ClientId;
 use super::later::{LaterEvent, LaterMessage, Version};
 use super::mailbox::{Mail, Mailbox};
@@ -15,27 +16,6 @@ use crate::identity::Identity;
 use crate::lane::backlog::Frame;
 use crate::tag::{Tag, status};
 use crate::totals::Answer;
-
-/// The request that a [`Reply`] is about. There is one at a time.
-pub(super) struct Asked {
-    client: ClientId,
-    tag: Tag,
-    /// When the request came, if it is timed.
-    began: Option<Instant>,
-    is_error: bool,
-    is_owed: bool,
-}
-
-impl Asked {
-    /// No request.
-    pub(super) const NONE: Self = Self {
-        client: ClientId { index: 0, generation: 0 },
-        tag: Tag(0),
-        began: None,
-        is_error: false,
-        is_owed: false,
-    };
-}
 
 /// The reply to a request, while its handler runs. Dropping it tells the caller that there will be none.
 ///

@@ -12,13 +12,13 @@ use corewire_circuit::wire::packet::End;
 use corewire_os::packet::{self, SocketError};
 use rustix::event::PollFlags;
 
+use super::asked::Asked;
 use super::circuits::Circuits;
 use super::client_id::ClientId;
 use super::clients::{Clients, Row};
 use super::lane::Lane;
 use super::later::LaterEvent;
 use super::mailbox::Mailbox;
-use super::reply::Asked;
 use super::socket_client::SocketClient;
 use crate::capability::Capabilities;
 use crate::exchange::Form;
@@ -37,7 +37,7 @@ pub(super) struct Sending {
     pub(super) totals: Totals,
     /// How much memory what is decoded of one message may take.
     pub(super) decoded_bytes_max: usize,
-    /// The request whose handler runs, which a [`Reply`](super::reply::Reply) is about.
+    /// The request whose handler runs.
     pub(super) asked: Asked,
     /// Whether a call other than a receive has ended because of mail, which a receive will not report again.
     pub(super) was_interrupted: bool,
