@@ -124,8 +124,8 @@ pub struct ServerCore {
     pub(super) reactor: Reactor,
     /// Where messages are received that fit.
     pub(super) buffer: Box<[u8; BUFFER_BYTES]>,
-    /// The capabilities of messages that have none: always empty. One for all of them, since dropping one costs most of them
-    /// 20 instructions.
+    /// The capabilities of messages that have none: always empty. One for all of them, since dropping an empty one costs 20
+    /// instructions a message.
     pub(super) no_capabilities: Vec<Received>,
 }
 

@@ -8,7 +8,7 @@
 //! | `core` | what a service is set up with, and what it has |
 //! | `serving` | what comes next, and what is done with it |
 //! | `dispatch` | what the program gets |
-//! | `reply` | what the program answers with |
+//! | `asked`, `reply` | a request whose handler runs, and what the program answers with |
 //! | `streams`, `flow` | answers in parts, and how much of them may be sent |
 //! | `later` | what other threads of the process have sent |
 //! | `sending` | what is sent, kept, left out; who is cut off |
@@ -17,6 +17,7 @@
 //! | `circuits`, `by_circuit` | clients behind monitors |
 //! | `socket_client`, `socket_thread` | clients at the other end of a socket, and the thread that reads them |
 //! | `exporter` | the thread that keeps the service at its monitor |
+//! | `asynchronous` | serving in a task |
 //! | `mailbox` | what other threads leave for the service's |
 
 mod asked;

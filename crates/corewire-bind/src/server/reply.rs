@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::client_id::ClientId;
@@ -44,11 +44,17 @@ impl<'a> Reply<'a> {
         self
     }
 
+    /// How long it took until now, if it is timed.
+    #[inline(always)]
+    fn took(&self) -> Option<Duration> {
+        self.0.asked.began.map(|began| began.elapsed())
+    }
+
     /// It has been sent: a caller that waits for it does not wait for this.
     #[inline(always)]
-    fn count(&mut self, bytes: usize) {
-        let Asked { tag, began, is_error, .. } = self.0.asked;
-        self.0.totals.reply(Answer { ordinal: tag.ordinal(), bytes, is_error, began });
+    fn count(&mut self, bytes: usize, took: Option<Duration>) {
+        let Asked { tag, is_error, .. } = self.0.asked;
+        self.0.totals.reply(Answer { ordinal: tag.ordinal(), bytes, is_error, took });
     }
 
     /// What a reply of another kind needs, which takes its place.
@@ -64,10 +70,10 @@ impl<'a> Reply<'a> {
         frame: Frame<'_>,
         capabilities: &Capabilities<'_>,
     ) -> Result<(), CallError> {
-        let bytes = frame.bytes.len();
+        let (bytes, took) = (frame.bytes.len(), self.took());
         let (sending, client, _) = self.take();
         let sent = sending.reply(client, frame, capabilities);
-        self.count(bytes);
+        self.count(bytes, took);
         sent.map_err(|_| CallError::NotSent)
     }
 
@@ -93,12 +99,13 @@ impl<'a> Reply<'a> {
     /// Sends a reply of these bytes, and never waits: what does not fit is sent when there is room.
     #[inline(always)]
     pub fn send(mut self, bytes: &[u8]) {
+        let took = self.took();
         let (sending, client, tag) = self.take();
         if !sending.has_sent(client, tag, bytes) {
             // Only capabilities can fail.
             let _ = sending.reply(client, Frame::new(tag, bytes), &Capabilities::new());
         }
-        self.count(bytes.len());
+        self.count(bytes.len(), took);
     }
 
     /// Like [`send`](Self::send), with capabilities.
@@ -125,10 +132,11 @@ impl<'a> Reply<'a> {
         let mut capabilities = Capabilities::new();
         let encoded = encode(&mut scratch, &mut capabilities);
         let Asked { client, tag, .. } = self.0.asked;
+        let took = self.took();
         let sent = match encoded {
             Ok(()) if capabilities.all().is_empty() && self.0.has_sent(client, tag, &scratch) => {
                 self.0.asked.is_owed = false;
-                self.count(scratch.len());
+                self.count(scratch.len(), took);
                 Ok(())
             }
             Ok(()) => self.answer(Frame::new(tag, &scratch), &capabilities),

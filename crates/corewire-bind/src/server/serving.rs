@@ -471,7 +471,8 @@ impl ServerCore {
                 let (ordinal, length) = (tag.ordinal(), bytes.len());
                 match tag.token() & PART {
                     0 => {
-                        let answer = Answer { ordinal, bytes: length, is_error, began };
+                        let took = began.map(|began| began.elapsed());
+                        let answer = Answer { ordinal, bytes: length, is_error, took };
                         self.sending.totals.reply(answer);
                     }
                     _ => self.sending.totals.part(ordinal, length),

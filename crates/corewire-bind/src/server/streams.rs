@@ -118,7 +118,7 @@ impl Sending {
     /// Sends what a stream ends with. How long streams take is not counted: their clients say how fast they go.
     fn end_stream(&mut self, client: ClientId, end: Frame<'_>, is_error: bool) {
         let (ordinal, bytes) = (end.tag.ordinal(), end.bytes.len());
-        self.totals.reply(Answer { ordinal, bytes, is_error, began: None });
+        self.totals.reply(Answer { ordinal, bytes, is_error, took: None });
         // It has no capabilities, which alone can fail.
         let _ = self.reply(client, end, &Capabilities::new());
     }
