@@ -6,7 +6,7 @@ use corewire_layout::access::Denial;
 use corewire_layout::name::ChannelName;
 
 use crate::selector::Status;
-use crate::transport::PeerViolation;
+use crate::transport::{LossReason, PeerViolation};
 
 /// Why an endpoint's operation failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,10 +28,17 @@ pub enum MessageError {
     /// What connected the peer with this endpoint has ended: the network between two hosts, for example. Nobody can tell
     /// whether its process lives. Everything that had arrived was delivered before. The rings between the processes of
     /// one machine never end so.
-    #[error("the connection to endpoint {name} was lost")]
+    #[error(
+        "the connection to endpoint {name} was lost after {delivered} messages that are known to have arrived: {reason}"
+    )]
     PeerLost {
         /// The peer.
         name: ChannelName,
+        /// Why it has ended.
+        reason: LossReason,
+        /// The number of messages to the peer that it is known to have received, from the first one on. Others may have
+        /// arrived, or not.
+        delivered: u64,
     },
     /// The peer has sent an impossible value, or its memory contains one, so the peer was disconnected.
     #[error("endpoint {name} was cut off: {violation}")]

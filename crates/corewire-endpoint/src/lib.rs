@@ -63,4 +63,4 @@ pub use operations::{
 };
 pub use peers::{Lent, PeerEvent};
 pub use selector::{Peer, Selector, Status};
-pub use transport::{PeerViolation, Transport};
+pub use transport::{LossReason, PeerViolation, Transport};

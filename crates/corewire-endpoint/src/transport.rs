@@ -438,9 +438,44 @@ pub enum Gone {
     /// It was closed.
     Left,
     /// What connects it with this endpoint has ended. Nobody can tell whether its process lives.
-    Lost,
+    Lost(Loss),
     /// It has sent an impossible value, or its memory contains one.
     CutOff(PeerViolation),
+}
+
+/// How what connected a peer with this endpoint has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// Why.
+    pub reason: LossReason,
+    /// The number of messages to the peer that it is known to have received, from the first one on. Others may have arrived,
+    /// or not.
+    pub delivered: u64,
+}
+
+/// Why a connection has ended that no side has closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// There never was one: the peer was [addressed](crate::Engine::address), and cannot be linked.
+    NotLinked,
+    /// It has ended without a word of the peer.
+    Ended,
+    /// It was reset, by the peer's host or by what lies between.
+    Reset,
+    /// The peer's host has not acknowledged anything for too long.
+    Silent,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotLinked => "it cannot be linked",
+            Self::Ended => "it has ended",
+            Self::Reset => "it was reset",
+            Self::Silent => "the other host is silent",
+        })
+    }
 }
 
 /// A peer has sent an impossible value, or its memory contains one: the peer is disconnected.

@@ -314,8 +314,9 @@ pub use corewire_endpoint::{
     Number as NumberKind, Part as RemotePart, Relation as NumberRelation,
 };
 pub use corewire_endpoint::{
-    Completion, Count, CounterId, End, Envelope, Matched, Memory, MessageError, OperationHandle,
-    OperationKind, Options, OwnedMessage, Peer, PeerViolation, Report, Selector, Status, Until,
+    Completion, Count, CounterId, End, Envelope, LossReason, Matched, Memory, MessageError,
+    OperationHandle, OperationKind, Options, OwnedMessage, Peer, PeerViolation, Report, Selector,
+    Status, Until,
 };
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;

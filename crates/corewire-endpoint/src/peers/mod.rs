@@ -44,7 +44,7 @@ use crate::list::Seed;
 use crate::operations::{Operation, Operations};
 use crate::rendezvous::Transfer;
 use crate::selector::{Peer, Status};
-use crate::transport::{Gone, PeerViolation, Transport};
+use crate::transport::{Gone, Loss, PeerViolation, Transport};
 
 /// The peers, and all that is under way with them except what arrives. Operations, and the list of messages that are
 /// pulled, are here for the order in which they are dropped.
@@ -221,7 +221,9 @@ impl<T: Transport> Peers<T> {
         match entry.and_then(|entry| entry.name.clone().zip(entry.gone)) {
             Some((name, Gone::Died)) => MessageError::PeerDied { name },
             Some((name, Gone::Left)) => MessageError::PeerLeft { name },
-            Some((name, Gone::Lost)) => MessageError::PeerLost { name },
+            Some((name, Gone::Lost(Loss { reason, delivered }))) => {
+                MessageError::PeerLost { name, reason, delivered }
+            }
             Some((name, Gone::CutOff(violation))) => MessageError::PeerCutOff { name, violation },
             None => MessageError::UnknownPeer,
         }
@@ -239,7 +241,7 @@ impl<T: Transport> Peers<T> {
 
     /// Whether the peer of `row` has gone and its messages are still received. Those of a peer that was cut off are not.
     pub(crate) fn has_ended(&self, row: u32) -> bool {
-        matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left | Gone::Lost))
+        matches!(self.rows[row as usize].gone, Some(Gone::Died | Gone::Left | Gone::Lost(_)))
     }
 
     // Their ends.

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use corewire_endpoint::in_memory::{InMemory, Network};
-use corewire_endpoint::transport::{Gone, Polling};
+use corewire_endpoint::transport::{Gone, Loss, LossReason, Polling};
 use corewire_endpoint::{
     Budget, Caller, Completion, Count, Engine, Envelope, Fragment, Looked, Memory, MessageError,
     Options, Peer, PeerEvent, PeerViolation, Report, Seed, Selector, Source, Space, Status,
@@ -281,11 +281,12 @@ fn a_peer_whose_connection_is_lost_is_reported_so_after_all_that_has_arrived() {
         .start_receive(Selector::tag(9).from(to), vec![0; 9].into(), Options::default())
         .unwrap();
     assert!(ends[1].try_inject(from, &Envelope::tagged(1), b"before"));
-    network.end(1, Gone::Lost);
+    let (reason, delivered) = (LossReason::Reset, 3);
+    network.end(1, Gone::Lost(Loss { reason, delivered }));
     assert_eq!(receive(&mut ends[0], Selector::tag(1)).unwrap().1, b"before");
     while ends[0].progress(None).unwrap() {}
     let name = ChannelName::new("end-1").unwrap();
-    let why = MessageError::PeerLost { name };
+    let why = MessageError::PeerLost { name, reason, delivered };
     let end = ends[0].take_completion(waits).unwrap().unwrap();
     assert_eq!(end.result, Err(why.clone()));
     assert_eq!(ends[0].check_peer(to), Err(why.clone()));
@@ -468,7 +469,8 @@ fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budg
 #[test]
 fn a_peer_that_ends_beyond_its_budget_goes_all_the_same() {
     let violation = PeerViolation { word: "a word", found: 1, position: 2 };
-    for how in [Gone::Died, Gone::Left, Gone::Lost, Gone::CutOff(violation)] {
+    let loss = Loss { reason: LossReason::Ended, delivered: 0 };
+    for how in [Gone::Died, Gone::Left, Gone::Lost(loss), Gone::CutOff(violation)] {
         for last_is_huge in [false, true] {
             a_peer_ends_beyond_its_budget(how, last_is_huge);
         }

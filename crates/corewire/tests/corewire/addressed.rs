@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use corewire::{
-    ConnectError, Endpoint, MessageError, OperationKind, Options, Peer, Report, Selector,
+    ConnectError, Endpoint, LossReason, MessageError, OperationKind, Options, Peer, Report,
+    Selector,
 };
 
 use crate::scratch::Scratch;
@@ -178,5 +179,8 @@ fn bad_addresses_are_refused() {
     let (1, OperationKind::Send, Some(error)) = next_end(&mut a) else {
         panic!("it cannot be sent")
     };
-    assert!(matches!(error, MessageError::PeerLost { .. }), "{error:?}");
+    let MessageError::PeerLost { name, reason: LossReason::NotLinked, delivered: 0 } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(name.as_str(), "b");
 }

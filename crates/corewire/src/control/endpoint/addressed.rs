@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use corewire_endpoint::transport::Gone;
+use corewire_endpoint::transport::{Gone, Loss, LossReason};
 use corewire_layout::frame::Reason;
 use corewire_layout::name::ChannelName;
 use corewire_os::process;
@@ -33,6 +33,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Tries in succession for which the system is short of something, until the row is given up: after some ten seconds.
 const SHORT_MAX: u32 = 100;
+/// The end of a peer that was never linked.
+const NOT_LINKED: Gone = Gone::Lost(Loss { reason: LossReason::NotLinked, delivered: 0 });
 
 /// What came of one try.
 enum Tried {
@@ -86,7 +88,7 @@ impl EndpointControl {
                 let rows = std::mem::take(&mut state.to_link.rows);
                 drop(state);
                 for waiting in rows {
-                    self.end_addressed(waiting.row, Gone::Lost);
+                    self.end_addressed(waiting.row, NOT_LINKED);
                 }
             }
         }
@@ -166,7 +168,7 @@ impl EndpointControl {
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only reported"))]
     fn give_up(&self, row: u32, error: &ConnectError) -> bool {
         tell!(warn, "a peer cannot be linked", endpoint = self.name(), why = error);
-        self.end_addressed(row, Gone::Lost)
+        self.end_addressed(row, NOT_LINKED)
     }
 
     /// An addressed row will never be linked. False if its peer's own request is still under way, which may link it.
