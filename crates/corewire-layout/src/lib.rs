@@ -17,6 +17,7 @@
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
+//! | [`net`] | what travels between endpoints of different hosts |
 //! | [`message_type`] | the declared type of a channel's messages |
 //! | [`name`] | the rules for channel names, and the files that hold names |
 //! | [`errors`] | how errors of all crates show themselves |
@@ -39,6 +40,7 @@ pub mod geometry;
 pub mod grants;
 pub mod message_type;
 pub mod name;
+pub mod net;
 pub mod pair;
 pub mod rendezvous;
 pub mod segment;
