@@ -4,8 +4,11 @@ use super::NetError;
 
 /// The shortest header in bytes.
 pub const HEADER_BYTES_MIN: usize = 16;
-/// The longest: one with an immediate.
-pub const HEADER_BYTES_MAX: usize = 24;
+/// The longest: one with an immediate and a total.
+pub const HEADER_BYTES_MAX: usize = 32;
+/// The most bytes of a frame, its header aside. A longer message takes several. A side sends a frame only if all of it may
+/// be sent: so it never waits for the other side in the middle of one, and can always tell that how much it may send.
+pub const FRAME_BYTES_MAX: u64 = 64 << 10;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,17 +31,19 @@ pub enum FrameKind {
     /// A notice about an offer.
     Notice = 7,
     /// The next bytes of the message of an offer, whose number it has. Its immediate is how many bytes of the message
-    /// are left, these included.
+    /// are left, these included. Frames of other messages may lie between two of them.
     Data = 8,
-    /// The number is how many bytes of frames have been received from the other side, its length field how many
-    /// messages. No bytes follow.
-    Credit = 9,
-    /// The sender has closed its endpoint, and sends nothing more. Has no bytes.
-    Leave = 10,
+    /// The next bytes of a message that takes several frames. The number is how many of its bytes lie before.
+    Rest = 9,
+    /// The number is how many bytes of frames the other side may have sent altogether, the length field how many messages
+    /// have been received from it. No bytes follow, and it counts for no credit.
+    Credit = 10,
+    /// The sender has closed its endpoint, and sends nothing more. Has no bytes, and counts for no credit.
+    Leave = 11,
 }
 
 impl FrameKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Tagged,
         Self::Untagged,
         Self::Request,
@@ -48,13 +53,19 @@ impl FrameKind {
         Self::Offer,
         Self::Notice,
         Self::Data,
+        Self::Rest,
         Self::Credit,
         Self::Leave,
     ];
 
-    /// Whether bytes follow its header.
+    /// Whether bytes may follow its header.
     const fn has_bytes(self) -> bool {
         !matches!(self, Self::Dropped | Self::Acknowledgement | Self::Credit | Self::Leave)
+    }
+
+    /// Whether at least one byte follows it.
+    const fn must_have_bytes(self) -> bool {
+        matches!(self, Self::Data | Self::Rest)
     }
 
     const fn is_matched(self) -> bool {
@@ -64,6 +75,11 @@ impl FrameKind {
     /// Whether it may have an immediate; data must.
     const fn may_have_immediate(self) -> bool {
         matches!(self, Self::Tagged | Self::Untagged | Self::Data)
+    }
+
+    /// Whether its message may take several frames.
+    const fn may_have_total(self) -> bool {
+        self.has_bytes() && !self.must_have_bytes()
     }
 }
 
@@ -82,8 +98,8 @@ pub enum FrameWants {
 /// What precedes the bytes of a frame.
 ///
 /// ```text
-///   63    16 15  11 10          9   8 7    0     64 bits     64 bits
-///   | bytes | 0    | immediate | wants | kind |  | number |  | immediate, if it has one |
+///   63    16 15  12 11      10          9   8 7    0    64 bits    64 bits            64 bits
+///   | bytes | 0    | total | immediate | wants | kind | | number | | immediate, total, if it has them |
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -91,30 +107,43 @@ pub struct Header {
     pub kind: FrameKind,
     /// Which acknowledgement its sender requests; only of a message with or without a tag.
     pub wants: FrameWants,
-    /// Number of bytes that follow, below 2^48; of credit, a number of messages.
+    /// Number of bytes that follow, at most [`FRAME_BYTES_MAX`]; of credit, a number of messages below 2^48.
     pub bytes: u64,
     /// A tag, or a number.
     pub number: u64,
     /// 64 bits that travel beside a message; of data, what is left.
     pub immediate: Option<u64>,
+    /// The length of the message, if it takes several frames: then more than `bytes`.
+    pub total: Option<u64>,
 }
 
 const IMMEDIATE: u64 = 1 << 10;
-const RESERVED: u64 = 0xf800;
+const TOTAL: u64 = 1 << 11;
+const RESERVED: u64 = 0xf000;
 
 impl Header {
+    /// Of a frame without anything more.
+    #[must_use]
+    pub const fn new(kind: FrameKind, number: u64, bytes: u64) -> Self {
+        let wants = FrameWants::Nothing;
+        Self { kind, wants, bytes, number, immediate: None, total: None }
+    }
+
     /// Its bytes, of which so many count.
     #[inline]
     #[must_use]
     pub fn to_bytes(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
-        let Self { kind, wants, bytes, number, immediate } = *self;
-        let flag = if immediate.is_some() { IMMEDIATE } else { 0 };
-        let word = bytes << 16 | flag | (wants as u64) << 8 | kind as u64;
+        let Self { kind, wants, bytes, number, immediate, total } = *self;
+        let flags = if immediate.is_some() { IMMEDIATE } else { 0 }
+            | if total.is_some() { TOTAL } else { 0 };
+        let word = bytes << 16 | flags | (wants as u64) << 8 | kind as u64;
         let mut all = [0; HEADER_BYTES_MAX];
-        all[..8].copy_from_slice(&word.to_le_bytes());
-        all[8..16].copy_from_slice(&number.to_le_bytes());
-        all[16..].copy_from_slice(&immediate.unwrap_or(0).to_le_bytes());
-        (all, if immediate.is_some() { HEADER_BYTES_MAX } else { HEADER_BYTES_MIN })
+        let mut length = 0;
+        for word in [Some(word), Some(number), immediate, total].into_iter().flatten() {
+            all[length..length + 8].copy_from_slice(&word.to_le_bytes());
+            length += 8;
+        }
+        (all, length)
     }
 
     /// The header at the beginning of what has arrived, and its length in bytes.
@@ -123,11 +152,11 @@ impl Header {
     /// [`NetError::Field`].
     #[inline]
     pub fn parse(arrived: &[u8]) -> Result<Option<(Self, usize)>, NetError> {
-        let Some((first, behind)) = arrived.split_first_chunk::<8>() else { return Ok(None) };
-        let Some((number, behind)) = behind.split_first_chunk::<8>() else { return Ok(None) };
-        let (word, number) = (u64::from_le_bytes(*first), u64::from_le_bytes(*number));
-        let has_immediate = word & IMMEDIATE != 0;
-        let kind = FrameKind::ALL.get(usize::from(first[0])).copied();
+        let mut words =
+            arrived.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+        let Some(word) = words.next() else { return Ok(None) };
+        let impossible = Err(NetError::Field { field: "the first word of a frame", found: word });
+        let kind = FrameKind::ALL.get(usize::from(word.to_le_bytes()[0])).copied();
         let wants = match word >> 8 & 3 {
             0 => Some(FrameWants::Nothing),
             1 => Some(FrameWants::Delivery),
@@ -135,27 +164,37 @@ impl Header {
             _ => None,
         };
         let (Some(kind), Some(wants), 0) = (kind, wants, word & RESERVED) else {
-            return Err(NetError::Field { field: "the first word of a frame", found: word });
+            return impossible;
         };
         let bytes = word >> 16;
+        let [has_immediate, has_total] = [IMMEDIATE, TOTAL].map(|flag| word & flag != 0);
         let is_possible = (wants == FrameWants::Nothing || kind.is_matched())
             && (!has_immediate || kind.may_have_immediate())
             && (has_immediate || kind != FrameKind::Data)
-            && (bytes == 0 || kind.has_bytes() || kind == FrameKind::Credit);
+            && (!has_total || kind.may_have_total())
+            && match kind {
+                FrameKind::Credit => true,
+                _ if kind.has_bytes() => bytes <= FRAME_BYTES_MAX,
+                _ => bytes == 0,
+            }
+            && (bytes > 0 || !kind.must_have_bytes());
         if !is_possible {
-            return Err(NetError::Field { field: "the first word of a frame", found: word });
+            return impossible;
         }
-        let (immediate, length) = match (has_immediate, behind.first_chunk()) {
-            (false, _) => (None, HEADER_BYTES_MIN),
-            (true, Some(immediate)) => (Some(u64::from_le_bytes(*immediate)), HEADER_BYTES_MAX),
-            (true, None) => return Ok(None),
-        };
-        if let (FrameKind::Data, Some(left)) = (kind, immediate)
-            && (bytes == 0 || bytes > left)
-        {
-            return Err(NetError::Field { field: "what is left of a message", found: left });
+        let Some(number) = words.next() else { return Ok(None) };
+        let mut next_if = |has: bool| if has { words.next().map(Some) } else { Some(None) };
+        let Some(immediate) = next_if(has_immediate) else { return Ok(None) };
+        let Some(total) = next_if(has_total) else { return Ok(None) };
+        let length = HEADER_BYTES_MIN + 8 * (usize::from(has_immediate) + usize::from(has_total));
+        match (kind, immediate, total) {
+            (FrameKind::Data, Some(left), _) if bytes > left => {
+                Err(NetError::Field { field: "what is left of a message", found: left })
+            }
+            (_, _, Some(total)) if total <= bytes => {
+                Err(NetError::Field { field: "the length of a message", found: total })
+            }
+            _ => Ok(Some((Self { kind, wants, bytes, number, immediate, total }, length))),
         }
-        Ok(Some((Self { kind, wants, bytes, number, immediate }, length)))
     }
 
     /// Number of bytes that follow it.
@@ -172,13 +211,17 @@ mod tests {
 
     fn header(kind: FrameKind) -> Header {
         let immediate = (kind == FrameKind::Data).then_some(7 << 20);
-        let bytes = if kind.has_bytes() { 1 << 20 } else { 0 };
-        Header { kind, wants: FrameWants::Nothing, bytes, number: 1 << 63 | 9, immediate }
+        let bytes = if kind.has_bytes() { FRAME_BYTES_MAX } else { 0 };
+        Header { immediate, ..Header::new(kind, 1 << 63 | 9, bytes) }
     }
 
     fn is_read_as_written(header: Header) {
         let (bytes, length) = header.to_bytes();
         assert_eq!(Header::parse(&bytes[..length]), Ok(Some((header, length))));
+        assert_eq!(
+            Header::parse(&[&bytes[..length], &[7; 50]].concat()),
+            Ok(Some((header, length)))
+        );
         for some in 0..length {
             assert_eq!(Header::parse(&bytes[..some]), Ok(None), "{header:?}, {some} bytes");
         }
@@ -188,10 +231,15 @@ mod tests {
     fn every_header_is_read_as_written_and_any_part_of_it_waits_for_more() {
         for kind in FrameKind::ALL {
             is_read_as_written(header(kind));
+            if kind.may_have_total() {
+                is_read_as_written(Header { total: Some(u64::MAX), ..header(kind) });
+            }
         }
         for wants in [FrameWants::Delivery, FrameWants::Match] {
             let immediate = Some(u64::MAX);
+            let total = Some(FRAME_BYTES_MAX + 1);
             is_read_as_written(Header { wants, immediate, ..header(FrameKind::Tagged) });
+            is_read_as_written(Header { wants, immediate, total, ..header(FrameKind::Tagged) });
             is_read_as_written(Header { wants, bytes: 0, ..header(FrameKind::Untagged) });
         }
         let delivered = Header { bytes: (1 << 48) - 1, ..header(FrameKind::Credit) };
@@ -200,28 +248,37 @@ mod tests {
     }
 
     #[test]
-    fn impossible_headers_are_refused_before_the_rest_has_arrived() {
-        let fails = |header: Header| {
-            let (bytes, _) = header.to_bytes();
-            Header::parse(&bytes[..HEADER_BYTES_MIN]).is_err()
-        };
+    fn an_impossible_first_word_is_refused_at_once() {
+        let fails = |header: Header| Header::parse(&header.to_bytes().0[..8]).is_err();
         let wants = FrameWants::Match;
-        for kind in FrameKind::ALL.into_iter().filter(|kind| !kind.is_matched()) {
-            assert!(fails(Header { wants, ..header(kind) }), "{kind:?}");
+        for kind in FrameKind::ALL {
+            assert!(kind.is_matched() || fails(Header { wants, ..header(kind) }), "{kind:?}");
             let immediate = if kind == FrameKind::Data { None } else { Some(1) };
-            assert!(fails(Header { immediate, ..header(kind) }), "{kind:?}");
+            let may = kind.is_matched();
+            assert!(may || fails(Header { immediate, ..header(kind) }), "{kind:?}");
+            let may = kind.may_have_total();
+            assert!(may || fails(Header { total: Some(1 << 40), ..header(kind) }), "{kind:?}");
+            let bytes = if kind.has_bytes() { FRAME_BYTES_MAX + 1 } else { 1 };
+            assert!(
+                kind == FrameKind::Credit || fails(Header { bytes, ..header(kind) }),
+                "{kind:?}"
+            );
         }
-        for kind in [FrameKind::Dropped, FrameKind::Acknowledgement, FrameKind::Leave] {
-            assert!(fails(Header { bytes: 1, ..header(kind) }), "{kind:?}");
+        for kind in [FrameKind::Data, FrameKind::Rest] {
+            assert!(fails(Header { bytes: 0, ..header(kind) }), "{kind:?}");
         }
-        for word in [11, 255, 3 << 8, 1 << 11, 1 << 15] {
-            let bytes = [u64::to_le_bytes(word), [0; 8]].concat();
-            let found = word;
-            let field = "the first word of a frame";
-            assert_eq!(Header::parse(&bytes), Err(NetError::Field { field, found }));
+        for word in [12_u64, 255, 3 << 8, 1 << 12, 1 << 15] {
+            let (field, found) = ("the first word of a frame", word);
+            assert_eq!(Header::parse(&word.to_le_bytes()), Err(NetError::Field { field, found }));
         }
-        let (bytes, _) = Header { bytes: 8 << 20, ..header(FrameKind::Data) }.to_bytes();
-        assert!(Header::parse(&bytes).is_err(), "more than is left");
+    }
+
+    #[test]
+    fn lengths_that_contradict_each_other_are_refused() {
+        let fails = |header: Header| Header::parse(&header.to_bytes().0).is_err();
+        assert!(fails(Header { immediate: Some(FRAME_BYTES_MAX - 1), ..header(FrameKind::Data) }));
+        assert!(fails(Header { total: Some(FRAME_BYTES_MAX), ..header(FrameKind::Request) }));
+        assert!(fails(Header { total: Some(0), bytes: 0, ..header(FrameKind::Reply) }));
     }
 
     #[test]
@@ -230,9 +287,10 @@ mod tests {
         let mut found = 0;
         for _ in 0..200_000 {
             word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Small kinds, so that some are possible.
-            let first = word & !0xffff | word >> 40 & 0x070f;
-            let bytes = [first, word.rotate_left(13), word.rotate_left(29)].map(u64::to_le_bytes);
+            // Small kinds and lengths, so that some are possible.
+            let first = word & 0xffff_0000 | word >> 40 & 0x0f0f;
+            let bytes =
+                [first, word.rotate_left(13), word.rotate_left(29), word].map(u64::to_le_bytes);
             let bytes = bytes.concat();
             if let Ok(Some((header, length))) = Header::parse(&bytes) {
                 assert_eq!(header.to_bytes().0[..length], bytes[..length]);

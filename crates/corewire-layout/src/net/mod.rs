@@ -16,7 +16,9 @@
 mod frame;
 mod opening;
 
-pub use frame::{FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header};
+pub use frame::{
+    FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header,
+};
 pub use opening::{HELLO_BYTES_MAX, Hello, PREFACE_BYTES_MAX, Preface};
 
 /// The version of what travels between hosts. Another one is refused.

@@ -113,7 +113,7 @@ pub struct Hello {
     pub incarnation: u128,
     /// Its host, by the name that the host gives itself.
     pub host: ChannelName,
-    /// Bytes of frames that it takes before it says that some have been received.
+    /// Bytes of frames that the other side may send before it is told that it may send more.
     pub credit_bytes: u32,
     /// It takes the host of the other side for silent if that has not acknowledged anything for so many milliseconds.
     pub silence_ms: u32,

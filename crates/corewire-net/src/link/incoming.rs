@@ -1,0 +1,143 @@
+//! What the other side sends: how much it may, and how far it has been taken.
+
+use corewire_endpoint::transport::PeerViolation;
+use corewire_layout::net::{FrameKind, Header};
+
+use super::{Head, refuse};
+
+/// Counted from the beginning of the connection.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// What may be under way.
+    credit: u64,
+    /// Bytes of frames that were taken.
+    taken: u64,
+    /// Messages that were taken whole.
+    messages: u64,
+    /// What the other side was told last: what it may send altogether, and how many messages have arrived.
+    told_limit: u64,
+    told_messages: u64,
+    /// The frame at the head, and how many of its bytes were taken.
+    head: Option<(Header, u64)>,
+    whole: Whole,
+    has_left: bool,
+}
+
+impl Incoming {
+    pub(super) fn new(credit: u64) -> Self {
+        Self {
+            credit,
+            taken: 0,
+            messages: 0,
+            told_limit: credit,
+            told_messages: 0,
+            head: None,
+            whole: Whole::default(),
+            has_left: false,
+        }
+    }
+
+    /// What lies at the head, if that is known.
+    pub(super) fn head(&self) -> Option<Head> {
+        match self.head {
+            Some((header, taken)) => Some(Head::Frame(header, taken)),
+            None => self.has_left.then_some(Head::Left),
+        }
+    }
+
+    pub(super) fn leave(&mut self) -> Result<(), PeerViolation> {
+        if self.whole.left > 0 {
+            return refuse("what is left of a message when its sender closes", self.whole.left);
+        }
+        self.has_left = true;
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, header: Header, length: u64) -> Result<(), PeerViolation> {
+        self.take(length)?;
+        self.whole.begin(&header)?;
+        self.head = Some((header, 0));
+        Ok(())
+    }
+
+    pub(super) fn pass(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
+        self.take(bytes)?;
+        let Some((header, taken)) = &mut self.head else { return Ok(true) };
+        *taken += bytes;
+        debug_assert!(*taken <= header.payload_bytes(), "more than the frame has");
+        if *taken < header.payload_bytes() {
+            return Ok(false);
+        }
+        self.messages += u64::from(self.whole.end(header));
+        self.head = None;
+        Ok(true)
+    }
+
+    /// Takes bytes that the other side may have sent.
+    fn take(&mut self, bytes: u64) -> Result<(), PeerViolation> {
+        self.taken += bytes;
+        match self.taken <= self.told_limit {
+            true => Ok(()),
+            false => refuse("bytes sent altogether, more than allowed,", self.taken),
+        }
+    }
+
+    pub(super) fn grow(&mut self, credit: u64) {
+        self.credit = self.credit.max(credit);
+    }
+
+    /// What the other side may send altogether, and how many of its messages have arrived, if it must be told.
+    pub(super) fn credit(&mut self, goes_anyhow: bool) -> Option<(u64, u64)> {
+        let limit = self.taken + self.credit;
+        let is_due = limit - self.told_limit >= self.credit.div_ceil(2).max(1);
+        let is_new = limit > self.told_limit || self.messages > self.told_messages;
+        if !(is_due || goes_anyhow && is_new) {
+            return None;
+        }
+        (self.told_limit, self.told_messages) = (limit, self.messages);
+        Some((limit, self.messages))
+    }
+}
+
+/// Whether messages that take several frames are whole.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    /// The length of such a message, and what is left of it; 0 between messages.
+    total: u64,
+    left: u64,
+    /// Whether a program has sent it.
+    is_message: bool,
+}
+
+impl Whole {
+    /// A frame begins.
+    pub(super) fn begin(&mut self, header: &Header) -> Result<(), PeerViolation> {
+        if header.kind != FrameKind::Rest {
+            if self.left > 0 {
+                return refuse("what is left of a message before the next one", self.left);
+            }
+            if let Some(total) = header.total {
+                (self.total, self.left) = (total, total - header.bytes);
+            }
+            self.is_message = !matches!(
+                header.kind,
+                FrameKind::Offer | FrameKind::Notice | FrameKind::Acknowledgement
+            );
+            return Ok(());
+        }
+        if header.bytes > self.left || header.number != self.total - self.left {
+            return refuse("the offset of a part of a message", header.number);
+        }
+        self.left -= header.bytes;
+        Ok(())
+    }
+
+    /// Whether the end of this frame is the end of a message that a program has sent, also of one that was offered.
+    pub(super) fn end(&self, header: &Header) -> bool {
+        let is_last = match header.kind {
+            FrameKind::Data => header.immediate == Some(header.bytes),
+            _ => self.left == 0,
+        };
+        is_last && self.is_message
+    }
+}

@@ -1,0 +1,177 @@
+//! One connection between two endpoints, once both have said hello: frames, credit, and how it ends.
+//!
+//! A link is given what has arrived, and says what it is and what is to be sent. It makes no system call and reads no
+//! clock: who carries the bytes does. So simulations run the very source that sockets do.
+//!
+//! # Data path
+//!
+//! 1. The sender [begins a frame](Link::begin) if there is room for all of it, and hands its header and its bytes to what
+//!    carries them. A message of more than [`FRAME_BYTES_MAX`](corewire_layout::net::FRAME_BYTES_MAX) takes several.
+//! 2. The receiver [advances](Link::advance) over what has arrived, to the next bytes for its engine. It takes them in as
+//!    many parts as it likes, from wherever they are ([`pass`](Link::pass)).
+//! 3. Having passed half of what may be under way, it lets the sender send more ([`credit`](Link::credit)); earlier if a
+//!    frame goes that way anyhow.
+//!
+//! # Credit
+//!
+//! Never are more bytes under way than the receiver has allowed: less than half of what its kernel keeps for a process that
+//! does not read. So the kernel of a host acknowledges everything even while the process is stopped, and a connection on
+//! which nothing is acknowledged means a silent host, never a stopped process. What may be sent is counted from the
+//! beginning of the connection: nothing is lost if such a count arrives late, or only the last of several.
+//!
+//! A frame begins only if all of it may be sent. Otherwise two sides that are each in the middle of a frame would each wait
+//! for credit that the other could tell only behind its own.
+//!
+//! # Cost
+//!
+//! 16 bytes for each frame, 8 more each with an immediate and with the length of a message that takes several; another 16
+//! for each half of the credit, or behind a frame that goes that way. No allocation.
+//!
+//! # What is promised
+//!
+//! Messages arrive once, in order and whole, or the link is lost. Then each side knows how many of its messages the other
+//! has received at least ([`loss`](Link::loss)); those behind them may have arrived or not. A side that closes says so: an
+//! end without that is a loss, never a death, of which no other host can tell.
+//!
+//! Sources: Buntinas and others, "Design and Evaluation of Nemesis", 2.2 and 3.4; `docs/layout.md`, "Between hosts".
+
+mod incoming;
+mod outgoing;
+
+use corewire_endpoint::transport::{Loss, LossReason, PeerViolation};
+use corewire_layout::net::{
+    FrameKind, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header, Hello, NetError,
+};
+
+use self::incoming::Incoming;
+use self::outgoing::Outgoing;
+
+/// The most that may be under way, whatever the other side allows.
+pub const CREDIT_BYTES_MAX: u64 = 4 << 20;
+
+/// A header, of which so many bytes count.
+pub type HeaderBytes = ([u8; HEADER_BYTES_MAX], usize);
+
+/// One connection, of which both sides know each other.
+#[derive(Debug)]
+pub struct Link {
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+/// What lies at the head of what has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// More must arrive first.
+    More,
+    /// A frame for the engine, of which so many bytes have been passed.
+    Frame(Header, u64),
+    /// The other side has closed its endpoint. Nothing follows.
+    Left,
+}
+
+impl Link {
+    /// The link of a side that has said `own` and heard `other`.
+    #[must_use]
+    pub fn new(own: &Hello, other: &Hello) -> Self {
+        Self {
+            outgoing: Outgoing::new(u64::from(other.credit_bytes)),
+            incoming: Incoming::new(u64::from(own.credit_bytes)),
+        }
+    }
+
+    // Sending.
+
+    /// Bytes that may be sent now, headers included.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.outgoing.room()
+    }
+
+    /// Begins a frame: its header, and then its bytes, are the next thing to be sent. `None` if there is no room for all of
+    /// it; nothing was begun then.
+    pub fn begin(&mut self, header: &Header) -> Option<HeaderBytes> {
+        let (bytes, length) = header.to_bytes();
+        self.outgoing.has_begun(header, length as u64).then_some((bytes, length))
+    }
+
+    /// What the other side must be told now, between two frames: that it may send more. If a frame goes there anyhow, also
+    /// what could wait.
+    pub fn credit(&mut self, goes_anyhow: bool) -> Option<[u8; HEADER_BYTES_MIN]> {
+        self.incoming
+            .credit(goes_anyhow)
+            .map(|(limit, messages)| short(&Header::new(FrameKind::Credit, limit, messages)))
+    }
+
+    /// Lets the other side have this much under way from now on, if that is more than before.
+    pub fn grow(&mut self, credit_bytes: u64) {
+        self.incoming.grow(credit_bytes.min(CREDIT_BYTES_MAX));
+    }
+
+    /// The last thing to be sent, behind all frames: this side closes.
+    #[must_use]
+    pub fn leave() -> [u8; HEADER_BYTES_MIN] {
+        short(&Header::new(FrameKind::Leave, 0, 0))
+    }
+
+    // Receiving.
+
+    /// Goes over what has arrived, up to the bytes of a frame for the engine. Returns how many bytes it has used, and what
+    /// lies behind them.
+    ///
+    /// # Errors
+    /// The other side breaks the rules: the connection must end.
+    pub fn advance(&mut self, arrived: &[u8]) -> Result<(usize, Head), PeerViolation> {
+        let mut used = 0;
+        loop {
+            if let Some(head) = self.incoming.head() {
+                return Ok((used, head));
+            }
+            let rest = arrived.get(used..).unwrap_or_default();
+            let Some((header, length)) = Header::parse(rest).map_err(violation)? else {
+                return Ok((used, Head::More));
+            };
+            used += length;
+            match header.kind {
+                FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
+                FrameKind::Leave => self.incoming.leave()?,
+                _ => self.incoming.begin(header, length as u64)?,
+            }
+        }
+    }
+
+    /// Notes that so many more bytes of the frame at the head have been taken, all at once or in parts. True if that was
+    /// the last of them. Of a frame without bytes, call it with 0.
+    ///
+    /// # Errors
+    /// The other side has sent more than it may.
+    pub fn pass(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
+        self.incoming.pass(bytes)
+    }
+
+    // Its end.
+
+    /// How it is lost, for this reason.
+    #[must_use]
+    pub fn loss(&self, reason: LossReason) -> Loss {
+        Loss { reason, delivered: self.outgoing.delivered() }
+    }
+}
+
+fn refuse<T>(word: &'static str, found: u64) -> Result<T, PeerViolation> {
+    Err(PeerViolation { word, found, position: 0 })
+}
+
+/// The bytes of a header without more than a number.
+fn short(header: &Header) -> [u8; HEADER_BYTES_MIN] {
+    let (bytes, _) = header.to_bytes();
+    std::array::from_fn(|at| bytes[at])
+}
+
+fn violation(error: NetError) -> PeerViolation {
+    match error {
+        NetError::Field { field: word, found } => PeerViolation { word, found, position: 0 },
+        // No header has anything else.
+        _ => PeerViolation { word: "a frame", found: 0, position: 0 },
+    }
+}

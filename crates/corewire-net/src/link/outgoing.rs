@@ -1,0 +1,59 @@
+//! What this side sends: how much it may, and what the other has received of it.
+
+use corewire_endpoint::transport::PeerViolation;
+use corewire_layout::net::Header;
+
+use super::incoming::Whole;
+use super::{CREDIT_BYTES_MAX, refuse};
+
+/// Counted from the beginning of the connection.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Bytes that may be sent altogether.
+    limit: u64,
+    /// Bytes of the frames that were begun.
+    sent: u64,
+    /// Messages of which all frames were begun, and those that the other side has received.
+    messages: u64,
+    delivered: u64,
+    whole: Whole,
+}
+
+impl Outgoing {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, sent: 0, messages: 0, delivered: 0, whole: Whole::default() }
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.sent).min(CREDIT_BYTES_MAX)
+    }
+
+    pub(super) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Begins a frame with a header of `length` bytes. False if there is no room for it.
+    pub(super) fn has_begun(&mut self, header: &Header, length: u64) -> bool {
+        let bytes = length + header.payload_bytes();
+        if bytes > self.room() {
+            return false;
+        }
+        self.sent += bytes;
+        let is_in_order = self.whole.begin(header).is_ok();
+        debug_assert!(is_in_order, "a frame within a message that takes several");
+        self.messages += u64::from(self.whole.end(header));
+        true
+    }
+
+    /// The other side lets so many bytes be sent altogether, and has received so many messages.
+    pub(super) fn allow(&mut self, limit: u64, delivered: u64) -> Result<(), PeerViolation> {
+        if limit < self.limit {
+            return refuse("credit, which was more before,", limit);
+        }
+        if !(self.delivered..=self.messages).contains(&delivered) {
+            return refuse("the number of messages received", delivered);
+        }
+        (self.limit, self.delivered) = (limit, delivered);
+        Ok(())
+    }
+}
