@@ -231,7 +231,7 @@ fn run(seed: u64, steps: u32, may_cut: bool) -> ([Side; 2], bool) {
             assert!(under_way <= CREDIT_BYTES as usize + 100 * HEADER_BYTES_MAX, "{under_way}");
         }
     }
-    // Everything arrives, whoever waits for whom.
+    // Everything arrives, whatever waits.
     for round in 0.. {
         let mut is_quiet = true;
         for me in 0..2 {

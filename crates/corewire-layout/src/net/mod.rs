@@ -7,8 +7,8 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | why bytes are refused |
-//! | [`opening`] | preface and hello |
-//! | [`frame`] | the header of a frame |
+//! | `opening` | preface and hello |
+//! | `frame` | the header of a frame |
 //!
 //! Everything is hostile until it is parsed. A parser is given all that has arrived, and says how many bytes it has used;
 //! `None` if more must arrive first. How many that is at most does not depend on what has arrived.

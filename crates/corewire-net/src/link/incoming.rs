@@ -1,9 +1,20 @@
 //! What the other side sends: how much it may, and how far it has been taken.
 
 use corewire_endpoint::transport::PeerViolation;
-use corewire_layout::net::{FrameKind, Header};
+use corewire_layout::net::Header;
 
-use super::{Head, refuse};
+use super::whole::{Whole, refuse};
+
+/// What lies at the head of what has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// More must arrive first.
+    More,
+    /// A frame for the engine, of which so many bytes have been passed.
+    Frame(Header, u64),
+    /// The other side has closed its endpoint. Nothing follows.
+    Left,
+}
 
 /// Counted from the beginning of the connection.
 #[derive(Debug)]
@@ -46,8 +57,8 @@ impl Incoming {
     }
 
     pub(super) fn leave(&mut self) -> Result<(), PeerViolation> {
-        if self.whole.left > 0 {
-            return refuse("what is left of a message when its sender closes", self.whole.left);
+        if self.whole.left() > 0 {
+            return refuse("what is left of a message when its sender closes", self.whole.left());
         }
         self.has_left = true;
         Ok(())
@@ -96,48 +107,5 @@ impl Incoming {
         }
         (self.told_limit, self.told_messages) = (limit, self.messages);
         Some((limit, self.messages))
-    }
-}
-
-/// Whether messages that take several frames are whole.
-#[derive(Debug, Default)]
-pub(super) struct Whole {
-    /// The length of such a message, and what is left of it; 0 between messages.
-    total: u64,
-    left: u64,
-    /// Whether a program has sent it.
-    is_message: bool,
-}
-
-impl Whole {
-    /// A frame begins.
-    pub(super) fn begin(&mut self, header: &Header) -> Result<(), PeerViolation> {
-        if header.kind != FrameKind::Rest {
-            if self.left > 0 {
-                return refuse("what is left of a message before the next one", self.left);
-            }
-            if let Some(total) = header.total {
-                (self.total, self.left) = (total, total - header.bytes);
-            }
-            self.is_message = !matches!(
-                header.kind,
-                FrameKind::Offer | FrameKind::Notice | FrameKind::Acknowledgement
-            );
-            return Ok(());
-        }
-        if header.bytes > self.left || header.number != self.total - self.left {
-            return refuse("the offset of a part of a message", header.number);
-        }
-        self.left -= header.bytes;
-        Ok(())
-    }
-
-    /// Whether the end of this frame is the end of a message that a program has sent, also of one that was offered.
-    pub(super) fn end(&self, header: &Header) -> bool {
-        let is_last = match header.kind {
-            FrameKind::Data => header.immediate == Some(header.bytes),
-            _ => self.left == 0,
-        };
-        is_last && self.is_message
     }
 }

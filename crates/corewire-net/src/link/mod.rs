@@ -37,17 +37,17 @@
 
 mod incoming;
 mod outgoing;
+mod whole;
 
 use corewire_endpoint::transport::{Loss, LossReason, PeerViolation};
 use corewire_layout::net::{
     FrameKind, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header, Hello, NetError,
 };
 
+pub use self::incoming::Head;
 use self::incoming::Incoming;
+pub use self::outgoing::CREDIT_BYTES_MAX;
 use self::outgoing::Outgoing;
-
-/// The most that may be under way, whatever the other side allows.
-pub const CREDIT_BYTES_MAX: u64 = 4 << 20;
 
 /// A header, of which so many bytes count.
 pub type HeaderBytes = ([u8; HEADER_BYTES_MAX], usize);
@@ -57,17 +57,6 @@ pub type HeaderBytes = ([u8; HEADER_BYTES_MAX], usize);
 pub struct Link {
     outgoing: Outgoing,
     incoming: Incoming,
-}
-
-/// What lies at the head of what has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Head {
-    /// More must arrive first.
-    More,
-    /// A frame for the engine, of which so many bytes have been passed.
-    Frame(Header, u64),
-    /// The other side has closed its endpoint. Nothing follows.
-    Left,
 }
 
 impl Link {
@@ -156,10 +145,6 @@ impl Link {
     pub fn loss(&self, reason: LossReason) -> Loss {
         Loss { reason, delivered: self.outgoing.delivered() }
     }
-}
-
-fn refuse<T>(word: &'static str, found: u64) -> Result<T, PeerViolation> {
-    Err(PeerViolation { word, found, position: 0 })
 }
 
 /// The bytes of a header without more than a number.

@@ -3,8 +3,10 @@
 use corewire_endpoint::transport::PeerViolation;
 use corewire_layout::net::Header;
 
-use super::incoming::Whole;
-use super::{CREDIT_BYTES_MAX, refuse};
+use super::whole::{Whole, refuse};
+
+/// The most that may be under way, whatever the other side allows.
+pub const CREDIT_BYTES_MAX: u64 = 4 << 20;
 
 /// Counted from the beginning of the connection.
 #[derive(Debug)]
