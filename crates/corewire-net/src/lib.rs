@@ -3,9 +3,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`link`] | one connection: which bytes mean what, and what may be sent. No clock, no system calls |
+//! | [`tcp`] | the kernel's TCP under an engine |
 //!
 //! What travels is drawn in `corewire_layout::net`.
 
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod tcp;

@@ -1,0 +1,399 @@
+//! One peer: its socket, its link, what has arrived and what waits to leave.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
+use corewire_endpoint::{Arrival, Envelope, Fragment, Peer, Place, Source, Space, Wants};
+use corewire_layout::net::{
+    FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header, Hello,
+};
+use rustix::event::epoll::EventFlags;
+
+use super::opening::Opened;
+use crate::link::{Head, Link};
+
+/// No more frames are added to what waits to leave than up to here.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// What one system call reads at most.
+const READ_BYTES: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    link: Link,
+    /// What waits to leave, from `out_at` on.
+    out: Vec<u8>,
+    out_at: usize,
+    /// What has arrived, from `start` on.
+    arrived: Vec<u8>,
+    start: usize,
+    /// The message at the head.
+    message: Option<Message>,
+    /// Whether the kernel may have more.
+    is_readable: bool,
+    /// What the engine calls the peer, if messages may go the short way.
+    pub(super) generation: u32,
+    pub(super) is_held: bool,
+    /// The peer has broken the rules.
+    broken: Option<PeerViolation>,
+    /// How it has ended, until the engine is told; and whether it has ended.
+    end: Option<Gone>,
+    is_over: bool,
+}
+
+/// The message at the head, of which so many bytes were taken.
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    envelope: Envelope,
+    total: u64,
+    taken: u64,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, own: &Hello, opened: Opened) -> Self {
+        let Opened { other, arrived } = opened;
+        Self {
+            stream,
+            link: Link::new(own, &other),
+            out: Vec::new(),
+            out_at: 0,
+            arrived,
+            start: 0,
+            message: None,
+            is_readable: true,
+            generation: 0,
+            is_held: false,
+            broken: None,
+            end: None,
+            is_over: false,
+        }
+    }
+
+    pub(super) const fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) const fn is_open(&self, peer: Peer) -> bool {
+        self.generation != 0 && self.generation == peer.generation() && !self.is_over
+    }
+
+    // What the kernel has to tell.
+
+    /// What is waited for.
+    pub(super) fn flags(&self) -> EventFlags {
+        let waits_for_more = !self.is_held && !self.is_over;
+        let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
+        let has_some = self.out_at < self.out.len();
+        reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
+    }
+
+    pub(super) fn note(&mut self, flags: EventFlags) {
+        self.is_readable |= flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Whether there may be something to take.
+    pub(super) fn may_have(&self) -> bool {
+        !self.is_held
+            && (self.is_readable || self.start < self.arrived.len() || self.broken.is_some())
+    }
+
+    /// How it has ended, if that is news.
+    pub(super) fn take_end(&mut self) -> Option<Gone> {
+        self.end.take()
+    }
+
+    /// Ends it, whatever has arrived. False if it had ended.
+    pub(super) fn has_ended_now(&mut self) -> bool {
+        let had_ended = std::mem::replace(&mut self.is_over, true);
+        self.out.clear();
+        self.out_at = 0;
+        // The other side learns of it at once.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        !had_ended
+    }
+
+    fn end(&mut self, how: Gone) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.end = Some(how);
+        }
+    }
+
+    fn lose(&mut self, kind: ErrorKind) {
+        let reason = match kind {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => LossReason::Reset,
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                LossReason::Silent
+            }
+            _ => LossReason::Ended,
+        };
+        self.end(Gone::Lost(self.link.loss(reason)));
+    }
+
+    // Sending.
+
+    /// Whether a whole message of `bytes` bytes can be sent now.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let frames = bytes.div_ceil(FRAME_BYTES_MAX).max(1);
+        let needed = bytes + frames * HEADER_BYTES_MAX as u64;
+        self.waiting_bytes() < GATHERED_BYTES_MAX && frames == 1 && self.link.room() >= needed
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.out.len() - self.out_at
+    }
+
+    /// Adds frames of a message, from byte `sent` on, to what leaves next. False if not all of them: there is no room.
+    pub(super) fn send(
+        &mut self,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> bool {
+        let total = source.bytes();
+        loop {
+            if self.is_over {
+                return false;
+            }
+            if self.waiting_bytes() >= GATHERED_BYTES_MAX {
+                self.flush();
+                if self.waiting_bytes() >= GATHERED_BYTES_MAX {
+                    return false;
+                }
+            }
+            let bytes = (total - *sent).min(FRAME_BYTES_MAX);
+            let Some((head, length)) = self.link.begin(&header_of(envelope, total, *sent, bytes))
+            else {
+                return false;
+            };
+            self.out.extend_from_slice(&head[..length]);
+            let at = self.out.len();
+            self.out.resize(at + usize::try_from(bytes).unwrap_or(0), 0);
+            source.fill(*sent, &mut Fragment::private(&mut self.out[at..]));
+            *sent += bytes;
+            if let Some(credit) = self.link.credit(true) {
+                self.out.extend_from_slice(&credit);
+            }
+            if *sent == total {
+                return true;
+            }
+        }
+    }
+
+    /// Tells the peer how much of what it has sent was received, before this side waits.
+    pub(super) fn tell(&mut self) {
+        if !self.is_over
+            && let Some(credit) = self.link.credit(true)
+        {
+            self.out.extend_from_slice(&credit);
+        }
+    }
+
+    /// Gives the kernel what waits to leave. True if what is waited for changes by that.
+    pub(super) fn flush(&mut self) -> bool {
+        let before = self.flags();
+        while self.out_at < self.out.len() {
+            match (&self.stream).write(&self.out[self.out_at..]) {
+                Ok(count) => self.out_at += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return before != self.flags();
+                }
+                // What has arrived before is read first; the end is found behind it.
+                Err(_) => {
+                    self.is_readable = true;
+                    break;
+                }
+            }
+        }
+        self.out.clear();
+        self.out_at = 0;
+        before != self.flags()
+    }
+
+    /// This side closes. What has arrived and was not read would make the kernel reset the connection, and the other side
+    /// might not read to the end: it is read here.
+    pub(super) fn leave(&mut self) {
+        if !self.is_over {
+            self.out.extend_from_slice(&Link::leave());
+            self.flush();
+            let _ = self.stream.shutdown(Shutdown::Write);
+            let mut bytes = [0; 4096];
+            // The other side sends no more than its credit.
+            while (&self.stream).read(&mut bytes).is_ok_and(|count| count > 0) {}
+        }
+    }
+
+    // Receiving.
+
+    /// Reads what the kernel has. True if that was anything.
+    fn fill(&mut self) -> bool {
+        if !self.is_readable || self.is_over {
+            return false;
+        }
+        self.arrived.drain(..self.start);
+        self.start = 0;
+        let end = self.arrived.len();
+        self.arrived.resize(end + READ_BYTES, 0);
+        let read = (&self.stream).read(&mut self.arrived[end..]);
+        self.arrived.truncate(end + read.as_ref().copied().unwrap_or(0));
+        match read {
+            Ok(0) => self.lose(ErrorKind::UnexpectedEof),
+            Ok(_) => return true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => self.lose(error.kind()),
+        }
+        self.is_readable = false;
+        if self.arrived.is_empty() {
+            self.arrived = Vec::new();
+        }
+        false
+    }
+
+    /// The first bytes of what has arrived.
+    pub(super) fn arrived(&self, bytes: usize) -> &[u8] {
+        self.arrived.get(self.start..self.start + bytes).unwrap_or_default()
+    }
+
+    /// What lies at the head.
+    pub(super) fn arrival(&mut self) -> Result<Option<Arrival>, PeerViolation> {
+        loop {
+            if let Some(violation) = self.broken {
+                return Err(violation);
+            }
+            let rest = self.arrived.get(self.start..).unwrap_or_default();
+            let (used, head) = self.link.advance(rest).inspect_err(|it| self.broken = Some(*it))?;
+            self.start += used;
+            match head {
+                Head::Frame(header, taken) => {
+                    let left = header.payload_bytes() - taken;
+                    let there = self.arrived.len() - self.start;
+                    let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(there);
+                    if bytes > 0 || left == 0 {
+                        return self.arrival_of(&header, taken, bytes).map(Some);
+                    }
+                }
+                Head::Left => {
+                    self.end(Gone::Left);
+                    return Ok(None);
+                }
+                Head::More => {}
+            }
+            if !self.fill() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn arrival_of(
+        &mut self,
+        header: &Header,
+        taken: u64,
+        bytes: usize,
+    ) -> Result<Arrival, PeerViolation> {
+        let message = match self.message {
+            // Seen before, or the next part of it.
+            Some(message) if message.taken == 0 || taken > 0 || header.kind == FrameKind::Rest => {
+                message
+            }
+            Some(message) => {
+                // The next part of a large message, and nothing else.
+                let left = message.total - message.taken;
+                let is_next = header.kind == FrameKind::Data
+                    && header.number == message.envelope.tag
+                    && header.immediate == Some(left);
+                if !is_next {
+                    let violation = PeerViolation {
+                        word: "a frame within a message",
+                        found: left,
+                        position: 0,
+                    };
+                    self.broken = Some(violation);
+                    return Err(violation);
+                }
+                message
+            }
+            None => *self.message.insert(Message::of(header)),
+        };
+        let Message { envelope, total, taken } = message;
+        Ok(Arrival { envelope, total, bytes, is_first: taken == 0, place: Place::Slots })
+    }
+
+    /// The engine has taken so many bytes. True if the peer must be told something.
+    pub(super) fn pass(&mut self, bytes: usize) -> bool {
+        self.start += bytes;
+        if let Err(violation) = self.link.pass(bytes as u64) {
+            self.broken = Some(violation);
+        }
+        if let Some(message) = &mut self.message {
+            message.taken += bytes as u64;
+            if message.taken == message.total {
+                self.message = None;
+            }
+        }
+        let credit = self.link.credit(false);
+        if let Some(credit) = credit.filter(|_| !self.is_over) {
+            self.out.extend_from_slice(&credit);
+        }
+        credit.is_some()
+    }
+}
+
+impl Message {
+    fn of(header: &Header) -> Self {
+        let Header { kind, wants, bytes, number, immediate, total } = *header;
+        let space = match kind {
+            FrameKind::Untagged => Space::Untagged,
+            FrameKind::Request => Space::Request,
+            FrameKind::Reply => Space::Reply,
+            FrameKind::Dropped => Space::Dropped,
+            FrameKind::Acknowledgement => Space::Acknowledgement,
+            FrameKind::Offer => Space::Offer,
+            FrameKind::Notice => Space::Notice,
+            FrameKind::Data => Space::Data,
+            FrameKind::Tagged | FrameKind::Rest | FrameKind::Credit | FrameKind::Leave => {
+                Space::Tagged
+            }
+        };
+        let wants = match wants {
+            FrameWants::Nothing => Wants::Nothing,
+            FrameWants::Delivery => Wants::Delivery,
+            FrameWants::Match => Wants::Match,
+        };
+        let (immediate, total) = match kind {
+            FrameKind::Data => (None, immediate.unwrap_or(bytes)),
+            _ => (immediate, total.unwrap_or(bytes)),
+        };
+        Self { envelope: Envelope { space, tag: number, immediate, wants }, total, taken: 0 }
+    }
+}
+
+/// The header of the next frame of a message.
+fn header_of(envelope: &Envelope, total: u64, sent: u64, bytes: u64) -> Header {
+    let Envelope { space, tag, immediate, wants } = *envelope;
+    let kind = match space {
+        Space::Tagged => FrameKind::Tagged,
+        Space::Untagged => FrameKind::Untagged,
+        Space::Request => FrameKind::Request,
+        Space::Reply => FrameKind::Reply,
+        Space::Dropped => FrameKind::Dropped,
+        Space::Acknowledgement => FrameKind::Acknowledgement,
+        Space::Offer => FrameKind::Offer,
+        Space::Notice => FrameKind::Notice,
+        Space::Data => FrameKind::Data,
+    };
+    if kind == FrameKind::Data {
+        return Header { immediate: Some(total - sent), ..Header::new(kind, tag, bytes) };
+    }
+    if sent > 0 {
+        return Header::new(FrameKind::Rest, sent, bytes);
+    }
+    let wants = match wants {
+        Wants::Nothing => FrameWants::Nothing,
+        Wants::Delivery => FrameWants::Delivery,
+        Wants::Match => FrameWants::Match,
+    };
+    let total = (total > bytes).then_some(total);
+    Header { wants, immediate, total, ..Header::new(kind, tag, bytes) }
+}

@@ -1,0 +1,419 @@
+//! TCP under an engine: one connection for each peer.
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | the transport: peers by row, and which of them have something |
+//! | `connection` | one peer: its socket, its [link](crate::link), what has arrived and what waits to leave |
+//! | `opening` | how two sides learn of each other before anything else is sent |
+//!
+//! # Data path
+//!
+//! 1. A message is cut into frames, which are copied behind each other. They leave with one system call: at once, or, of
+//!    messages that the engine [gathers](Transport::gather), together.
+//! 2. `epoll` says which connections have something. One system call reads header and beginning of a message, and what
+//!    lies behind it; the engine takes it from there.
+//! 3. A message above 64 KiB that a receive may ask for is offered, and pushed once one does: no engine keeps more than its
+//!    budget.
+//!
+//! # Memory
+//!
+//! What has arrived and was not taken, and what waits to leave: for each connection no more than its credit, and 64 KiB and
+//! a frame. An idle connection has neither.
+//!
+//! Sources: Buntinas and others, "Design and Evaluation of Nemesis", 2.2, 3.4 (send bypass), 3.5 (the first read takes header
+//! and beginning).
+
+mod connection;
+mod opening;
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+
+use corewire_endpoint::transport::{
+    Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
+    Transport,
+};
+use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Wanted, Wants};
+use corewire_layout::net::Hello;
+use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_index, offer_number};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use self::connection::Connection;
+pub use self::opening::{OpenError, Opened, open};
+
+/// Longer messages that receives may ask for are offered.
+const OFFERED_ABOVE: u64 = 64 << 10;
+
+/// Connections to peers, by row.
+#[derive(Debug)]
+pub struct Tcp {
+    connections: Vec<Option<Connection>>,
+    set: OwnedFd,
+    changes: Vec<Change>,
+    last: u32,
+    is_gathering: bool,
+    /// Offers that are valid, by index: their numbers; and how many there were.
+    offers: BTreeMap<u16, u64>,
+    offer_count: u64,
+}
+
+impl Tcp {
+    /// Without any peer.
+    ///
+    /// # Errors
+    /// Of the system call that creates a set of descriptors.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            connections: Vec::new(),
+            set: epoll::create(CreateFlags::CLOEXEC)?,
+            changes: Vec::new(),
+            last: 0,
+            is_gathering: false,
+            offers: BTreeMap::new(),
+            offer_count: 0,
+        })
+    }
+
+    /// Adds the peer at the other end of a connection that was [opened](open). Returns its row.
+    ///
+    /// # Errors
+    /// Of a system call; the connection is closed then.
+    pub fn add(&mut self, stream: TcpStream, own: &Hello, opened: Opened) -> std::io::Result<u32> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let free = self.connections.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.connections.len());
+        let row = u32::try_from(index).map_err(std::io::Error::other)?;
+        epoll::add(&self.set, &stream, EventData::new_u64(u64::from(row)), EventFlags::IN)?;
+        let (name, incarnation) = (opened.other.name.clone(), opened.other.incarnation);
+        let connection = Some(Connection::new(stream, own, opened));
+        match self.connections.get_mut(index) {
+            Some(place) => *place = connection,
+            None => self.connections.push(connection),
+        }
+        self.changes.push(Change::Came { row, name, incarnation });
+        Ok(row)
+    }
+
+    fn at(&self, row: u32) -> Option<&Connection> {
+        self.connections.get(row as usize)?.as_ref()
+    }
+
+    fn at_mut(&mut self, row: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(row as usize)?.as_mut()
+    }
+
+    /// Asks the kernel which connections have something, for at most `limit_ns`.
+    fn ask(&mut self, limit_ns: u64) -> bool {
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(limit_ns % 1_000_000_000).unwrap_or(0),
+        };
+        let mut events = Vec::with_capacity(64);
+        // An interrupted wait is one that was short.
+        if epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut events), Some(&limit))
+            .is_err()
+        {
+            return false;
+        }
+        for event in &events {
+            let row = u32::try_from(event.data.u64()).unwrap_or(u32::MAX);
+            if let Some(connection) = self.at_mut(row) {
+                connection.note(event.flags);
+            }
+        }
+        !events.is_empty()
+    }
+
+    /// Tells the kernel what is waited for on a connection.
+    fn watch(&self, row: u32) {
+        if let Some(connection) = self.at(row) {
+            let data = EventData::new_u64(u64::from(row));
+            // A descriptor that is in the set stays valid.
+            let _ = epoll::modify(&self.set, connection.stream(), data, connection.flags());
+        }
+    }
+
+    /// A row of which something can be taken, or that breaks the rules.
+    fn ready(&mut self) -> Option<u32> {
+        let count = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
+        let last = self.last;
+        for row in (1..=count).map(|step| (last + step) % count) {
+            let may_have = self.at(row).is_some_and(Connection::may_have);
+            if may_have && !matches!(self.look(row), Ok(None)) {
+                self.last = row;
+                return Some(row);
+            }
+        }
+        None
+    }
+
+    /// What lies at the head of a row. Notes its end, if nothing is left.
+    fn look(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
+        let Some(connection) = self.at_mut(row) else { return Ok(None) };
+        let found = connection.arrival();
+        if let Some(how) = connection.take_end() {
+            self.changes.push(Change::Gone { row, how });
+        }
+        found
+    }
+
+    fn leave_now(&mut self) {
+        if !self.is_gathering {
+            for row in 0..self.connections.len() {
+                let row = u32::try_from(row).unwrap_or(u32::MAX);
+                if self.at_mut(row).is_some_and(|connection| connection.flush()) {
+                    self.watch(row);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Tcp {
+    /// Says so to the peers, as far as the kernel takes it at once.
+    fn drop(&mut self) {
+        self.connections.iter_mut().flatten().for_each(Connection::leave);
+    }
+}
+
+impl Transport for Tcp {
+    fn has_notice(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
+        changes.append(&mut self.changes);
+        Attention::None
+    }
+
+    fn open(&mut self, row: u32, generation: u32) {
+        if let Some(connection) = self.at_mut(row) {
+            connection.generation = generation;
+        }
+    }
+
+    fn cut_off(&mut self, row: u32, violation: PeerViolation) {
+        if self.at_mut(row).is_some_and(Connection::has_ended_now) {
+            self.changes.push(Change::Gone { row, how: Gone::CutOff(violation) });
+        }
+    }
+
+    fn remove(&mut self, row: u32) {
+        // Closing it takes it out of the set.
+        if let Some(place) = self.connections.get_mut(row as usize) {
+            *place = None;
+        }
+    }
+
+    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
+        let (row, is_gathering) = (peer.row(), self.is_gathering);
+        let Some(connection) = self.at_mut(row) else { return false };
+        let (is_open, mut sent) = (connection.is_open(peer), 0);
+        if !is_open || !connection.has_room(message.len() as u64) {
+            return false;
+        }
+        let is_sent = connection.send(envelope, &message, &mut sent);
+        debug_assert!(is_sent, "there was room");
+        if !is_gathering && connection.flush() {
+            self.watch(row);
+        }
+        true
+    }
+
+    fn try_send(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError> {
+        let is_gathering = self.is_gathering;
+        let Some(connection) = self.at_mut(row) else { return Ok(false) };
+        let is_sent = connection.send(envelope, source, sent);
+        if (!is_gathering || !is_sent) && connection.flush() {
+            self.watch(row);
+        }
+        Ok(is_sent)
+    }
+
+    fn gather(&mut self) {
+        self.is_gathering = true;
+    }
+
+    fn flush(&mut self) {
+        self.is_gathering = false;
+        self.leave_now();
+    }
+
+    fn try_take(&mut self, _polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
+        let Some(row) = self.poll() else { return Short::Nothing };
+        let Ok(Some(arrival)) = self.look(row) else { return Short::Other(row) };
+        let Some(connection) = self.at(row) else { return Short::Other(row) };
+        let Envelope { space, tag, immediate, wants } = arrival.envelope;
+        let source = Wanted::source_bits(row, connection.generation);
+        let is_it = arrival.is_whole() && space == wanted.space && wants == Wants::Nothing;
+        let is_open = connection.generation != 0 && wanted.takes(source, tag);
+        if !is_it || !is_open || arrival.bytes > target.len() {
+            return Short::Other(row);
+        }
+        let bytes = arrival.bytes;
+        target[..bytes].copy_from_slice(connection.arrived(bytes));
+        self.pass(row, &arrival);
+        Short::Taken { source, tag, immediate, bytes }
+    }
+
+    fn poll(&mut self) -> Option<u32> {
+        self.ready().or_else(|| if self.ask(0) { self.ready() } else { None })
+    }
+
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
+        self.look(row)
+    }
+
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation> {
+        Ok(self.arrival(row)?.is_some())
+    }
+
+    fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
+        if let Some(connection) = self.at(row) {
+            sink.put(at, connection.arrived(arrival.bytes));
+        }
+    }
+
+    fn pass(&mut self, row: u32, arrival: &Arrival) {
+        let is_gathering = self.is_gathering;
+        let Some(connection) = self.at_mut(row) else { return };
+        if connection.pass(arrival.bytes) && !is_gathering && connection.flush() {
+            self.watch(row);
+        }
+    }
+
+    fn hold(&mut self, row: u32) {
+        if let Some(connection) = self.at_mut(row) {
+            connection.is_held = true;
+            self.watch(row);
+        }
+    }
+
+    fn release(&mut self, row: u32) {
+        if let Some(connection) = self.at_mut(row) {
+            connection.is_held = false;
+            self.watch(row);
+        }
+    }
+
+    fn look_at(&mut self, row: u32) {
+        if let Some(connection) = self.at_mut(row) {
+            connection.note(EventFlags::IN);
+        }
+    }
+
+    type Pull = ();
+    type Help = ();
+
+    fn is_offered(&mut self, _row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        envelope.space.is_matched() && bytes > OFFERED_ABOVE
+    }
+
+    fn register(&mut self, _row: u32, _source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
+        let index = (0..OFFERS_MAX).find(|index| !self.offers.contains_key(index))?;
+        self.offer_count += 1;
+        let number = offer_number(index, self.offer_count);
+        self.offers.insert(index, number);
+        // The message has no place that the other side could read.
+        place.push(0);
+        Some(number)
+    }
+
+    fn deregister(&mut self, row: u32, number: u64) {
+        self.withdraw(row, number);
+    }
+
+    fn withdraw(&mut self, _row: u32, number: u64) -> bool {
+        if let Some(index) = offer_index(number) {
+            self.offers.remove(&index);
+        }
+        true
+    }
+
+    fn has_begun(&self, _row: u32, _number: u64) -> bool {
+        false
+    }
+
+    fn has_room_for_data(&mut self, _row: u32, _bytes: u64) -> bool {
+        false
+    }
+
+    fn start_pull(
+        &mut self,
+        _row: u32,
+        _number: u64,
+        _place: &[u8],
+        _total: u64,
+        _bytes: u64,
+        _is_helped: bool,
+    ) -> Result<(), PeerViolation> {
+        Ok(())
+    }
+
+    fn begin_pull(&mut self, (): &mut ()) -> bool {
+        true
+    }
+
+    fn answer(&mut self, _row: u32, (): &mut (), _to: &mut dyn Sink, _place: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn pull(&mut self, (): &mut (), _target: &mut dyn Sink) -> Pulled {
+        Pulled::Refused { bytes: 0, is_final: false }
+    }
+
+    fn stop_pull(&mut self, (): &mut (), _target: &mut dyn Sink) -> u64 {
+        0
+    }
+
+    fn close_pull(&mut self, (): &mut ()) -> bool {
+        true
+    }
+
+    fn start_help(
+        &mut self,
+        _row: u32,
+        _number: u64,
+        _source: &[Stretch],
+        _place: &[u8],
+        _bytes: u64,
+    ) -> Option<()> {
+        None
+    }
+
+    fn help(&mut self, _row: u32, (): &mut ()) -> Helped {
+        Helped::Over
+    }
+
+    fn is_here(&self, _row: u32) -> bool {
+        false
+    }
+
+    fn last_found(&self) -> u32 {
+        self.last
+    }
+
+    fn sleep(&mut self, limit_ns: u64, _wanted: &[Room]) {
+        for row in 0..self.connections.len() {
+            let row = u32::try_from(row).unwrap_or(u32::MAX);
+            if let Some(connection) = self.at_mut(row) {
+                connection.tell();
+            }
+        }
+        self.leave_now();
+        self.ask(limit_ns);
+    }
+
+    fn arm(&mut self, _wanted: &[Room]) -> bool {
+        !self.ask(0)
+    }
+}

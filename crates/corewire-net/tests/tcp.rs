@@ -1,0 +1,208 @@
+//! Engines over the kernel's TCP.
+
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use corewire_endpoint::transport::Transport as _;
+use corewire_endpoint::{
+    Budget, Caller, Engine, Envelope, LossReason, MessageError, Options, Peer, PeerEvent, Seed,
+    Selector,
+};
+use corewire_layout::name::ChannelName;
+use corewire_layout::net::{Hello, Preface};
+use corewire_net::tcp::{OpenError, Tcp, open};
+
+const LONG: Duration = Duration::from_secs(60);
+const SLEEP_NS: u64 = 50_000_000;
+
+fn name(text: &str) -> ChannelName {
+    ChannelName::new(text).unwrap()
+}
+
+fn hello(endpoint: &str, incarnation: u128) -> Hello {
+    let (name, host) = (name(endpoint), name("here"));
+    Hello { name, incarnation, host, credit_bytes: 256 << 10, silence_ms: 10_000 }
+}
+
+fn sockets() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    [dialled, listener.accept().unwrap().0]
+}
+
+/// Two engines that know each other, and each one's handle of the other.
+fn ends(budget: usize) -> [(Engine<Tcp>, Peer); 2] {
+    ends_of(sockets(), budget)
+}
+
+fn ends_of([dialled, accepted]: [TcpStream; 2], budget: usize) -> [(Engine<Tcp>, Peer); 2] {
+    let (own, other) = (hello("a", 1), hello("b", 2));
+    let preface = Preface { is_tls: false, wanted: name("b") };
+    let end = |stream: TcpStream, own: &Hello, preface: Option<&Preface>| {
+        if preface.is_none() {
+            // Who takes connections has read it.
+            let mut bytes = vec![0; Preface { is_tls: false, wanted: name("b") }.to_bytes().len()];
+            std::io::Read::read_exact(&mut &stream, &mut bytes).unwrap();
+            assert!(Preface::parse(&bytes).unwrap().is_some());
+        }
+        let opened = open(&stream, own, preface, LONG).unwrap();
+        let mut tcp = Tcp::new().unwrap();
+        let row = tcp.add(stream, own, opened).unwrap();
+        let mut engine = Engine::new(tcp, Budget::new(budget, 4), Seed(7));
+        engine.handle_notices().unwrap();
+        let peer = engine.peer_at(row).unwrap();
+        (engine, peer)
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| end(accepted, &other, None));
+        [end(dialled, &own, Some(&preface)), second.join().unwrap()]
+    })
+}
+
+/// Lets both make progress until `done` gives something.
+fn until<T>(
+    ends: &mut [(Engine<Tcp>, Peer); 2],
+    mut done: impl FnMut(&mut [(Engine<Tcp>, Peer); 2]) -> Option<T>,
+) -> T {
+    loop {
+        if let Some(found) = done(ends) {
+            return found;
+        }
+        let mut is_busy = false;
+        for (engine, _) in &mut *ends {
+            is_busy |= engine.progress(None).unwrap();
+        }
+        if !is_busy {
+            // Whichever has something comes first, or the other next.
+            ends[0].0.transport_mut().sleep(SLEEP_NS / 50, &[]);
+            ends[1].0.transport_mut().sleep(SLEEP_NS / 50, &[]);
+        }
+    }
+}
+
+fn message(number: u64, bytes: usize) -> Vec<u8> {
+    let byte = |at: u64| (number.wrapping_mul(31) ^ at ^ at >> 8).to_le_bytes()[0];
+    (0..bytes as u64).map(byte).collect()
+}
+
+#[test]
+fn messages_of_all_lengths_arrive_in_order_and_large_ones_once_a_receive_asks_for_them() {
+    let mut ends = ends(1 << 20);
+    let lengths = [0, 1, 8, 100, 5000, 64 << 10, (64 << 10) + 1, 300_000, 3 << 20];
+    let to = ends[0].1;
+    let sends = lengths.iter().enumerate().map(|(number, &bytes)| {
+        let memory = message(number as u64, bytes).into();
+        ends[0].0.start_send(to, Envelope::tagged(5), memory, Options::default()).unwrap()
+    });
+    let sends = sends.collect::<Vec<_>>();
+    for (number, &bytes) in lengths.iter().enumerate() {
+        let from = Selector::tag(5).from(ends[1].1);
+        let memory = vec![0; bytes].into();
+        let receive = ends[1].0.start_receive(from, memory, Options::default()).unwrap();
+        let end = until(&mut ends, |ends| ends[1].0.take_completion(receive).unwrap());
+        assert_eq!(end.result.unwrap().bytes, bytes as u64);
+        assert!(*end.memory.into_vec() == message(number as u64, bytes), "{bytes} bytes");
+    }
+    for send in sends {
+        let end = until(&mut ends, |ends| ends[0].0.take_completion(send).unwrap());
+        assert!(end.result.is_ok());
+    }
+}
+
+#[test]
+fn both_sides_may_send_more_than_any_buffer_holds_at_the_same_time() {
+    let mut ends = ends(64 << 20);
+    let (count, bytes) = (200_u64, 40_000);
+    let mut sends = Vec::new();
+    for number in 0..count {
+        for end in &mut ends {
+            let (peer, memory) = (end.1, message(number, bytes).into());
+            let sent = end.0.start_send(peer, Envelope::tagged(number), memory, Options::default());
+            sends.push(sent.unwrap());
+        }
+    }
+    for number in 0..count {
+        for side in 0..2 {
+            let memory = vec![0; bytes].into();
+            let from = Selector::tag(number);
+            let receive = ends[side].0.start_receive(from, memory, Options::default()).unwrap();
+            let end = until(&mut ends, |ends| ends[side].0.take_completion(receive).unwrap());
+            assert!(*end.memory.into_vec() == message(number, bytes), "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_of_it() {
+    for closes in [true, false] {
+        let sockets = sockets();
+        let of_second = sockets[1].try_clone().unwrap();
+        let mut ends = ends_of(sockets, 1 << 20);
+        ends[0].0.watch_peers();
+        while ends[0].0.next_peer_event(&Selector::any()).is_some() {}
+        // Three go there, of which two are received before one comes back.
+        let to = ends[0].1;
+        for _ in 0..2 {
+            assert!(ends[0].0.try_inject(to, &Envelope::tagged(1), b"there"));
+        }
+        for _ in 0..2 {
+            let receive =
+                ends[1].0.start_receive(Selector::any(), vec![0; 5].into(), Options::default());
+            let receive = receive.unwrap();
+            until(&mut ends, |ends| ends[1].0.take_completion(receive).unwrap());
+        }
+        let back = ends[1].1;
+        assert!(ends[1].0.try_inject(back, &Envelope::tagged(2), b"back"));
+        until(&mut ends, |ends| {
+            let found = ends[0].0.progress(None).unwrap();
+            found.then_some(())
+        });
+        assert!(ends[0].0.try_inject(to, &Envelope::tagged(1), b"never"));
+        let [(mut first, _), (second, _)] = ends;
+        if !closes {
+            // Without a word, as if its process were killed.
+            of_second.shutdown(Shutdown::Both).unwrap();
+        }
+        drop(second);
+        let why = loop {
+            first.progress(None).unwrap();
+            if let Some(PeerEvent::Gone { why, .. }) = first.next_peer_event(&Selector::tag(9)) {
+                break why;
+            }
+            first.transport_mut().sleep(SLEEP_NS, &[]);
+        };
+        match why {
+            MessageError::PeerLeft { name } if closes => assert_eq!(name.as_str(), "b"),
+            MessageError::PeerLost { name, reason, delivered } if !closes => {
+                assert_eq!(name.as_str(), "b");
+                assert!(matches!(reason, LossReason::Ended | LossReason::Reset), "{reason}");
+                assert_eq!(delivered, 2);
+            }
+            other => panic!("{other:?}"),
+        }
+        // What had arrived is received all the same.
+        let mut bytes = [0; 4];
+        let mut target = &mut bytes[..];
+        let mut caller = Caller::new(Selector::tag(2), &mut target);
+        first.begin_receive(&mut caller).unwrap();
+        assert_eq!(first.end_of(&caller).unwrap().unwrap().bytes, 4);
+        assert_eq!(&bytes, b"back");
+    }
+}
+
+#[test]
+fn what_is_no_endpoint_is_refused_and_what_says_nothing_is_not_waited_for() {
+    let [dialled, accepted] = sockets();
+    std::io::Write::write_all(&mut &dialled, &[0x47; 64]).unwrap();
+    assert!(matches!(open(&accepted, &hello("a", 1), None, LONG), Err(OpenError::Refused(_))));
+
+    let [_dialled, accepted] = sockets();
+    let short = Duration::from_millis(1);
+    let silent = open(&accepted, &hello("a", 1), None, short);
+    assert!(matches!(silent, Err(OpenError::Timeout { after }) if after == short), "{silent:?}");
+
+    let [dialled, accepted] = sockets();
+    drop(dialled);
+    assert!(open(&accepted, &hello("a", 1), None, LONG).is_err());
+}
