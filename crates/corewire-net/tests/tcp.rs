@@ -10,7 +10,7 @@ use corewire_endpoint::{
     Selector,
 };
 use corewire_layout::name::ChannelName;
-use corewire_layout::net::{Hello, Preface};
+use corewire_layout::net::{FrameKind, Header, Hello, Preface};
 use corewire_net::tcp::{OpenError, Tcp, open};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -205,4 +205,104 @@ fn what_is_no_endpoint_is_refused_and_what_says_nothing_is_not_waited_for() {
     let [dialled, accepted] = sockets();
     drop(dialled);
     assert!(open(&accepted, &hello("a", 1), None, LONG).is_err());
+}
+
+/// An engine whose peer is this socket, which has said hello.
+fn beside_a_socket() -> (Engine<Tcp>, TcpStream) {
+    let [theirs, ours] = sockets();
+    let own = hello("a", 1);
+    std::io::Write::write_all(&mut &theirs, &hello("b", 2).to_bytes()).unwrap();
+    let opened = open(&ours, &own, None, LONG).unwrap();
+    let mut tcp = Tcp::new().unwrap();
+    tcp.add(ours, &own, opened).unwrap();
+    let mut engine = Engine::new(tcp, Budget::new(1 << 20, 4), Seed(7));
+    engine.watch_peers();
+    engine.handle_notices().unwrap();
+    assert!(matches!(engine.next_peer_event(&Selector::any()), Some(PeerEvent::Came(_))));
+    (engine, theirs)
+}
+
+/// How the only peer of an engine has ended.
+fn end_of(engine: &mut Engine<Tcp>) -> MessageError {
+    loop {
+        while engine.progress(None).unwrap() {}
+        // Whatever was received, a receive for this tag does not ask for it.
+        let none = Selector::tag(u64::MAX);
+        match engine.next_peer_event(&none) {
+            Some(PeerEvent::Gone { why, .. }) => return why,
+            Some(PeerEvent::Came(_)) => {}
+            None => engine.transport_mut().sleep(SLEEP_NS, &[]),
+        }
+    }
+}
+
+#[test]
+fn whatever_a_peer_sends_it_is_cut_off_at_worst() {
+    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut dice = move |limit: u64| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        word % limit
+    };
+    let mut cut_off = 0;
+    for _ in 0..400 {
+        let (mut engine, theirs) = beside_a_socket();
+        let mut bytes = Vec::new();
+        for _ in 0..dice(20) {
+            // Frames that are often possible, with bytes that say anything.
+            let (kind, length) = (dice(13), dice(200));
+            let flags = if dice(4) == 0 { dice(16) << 8 } else { 0 };
+            bytes.extend((length << 16 | flags | kind).to_le_bytes());
+            for _ in 0..2 + length / 8 {
+                let bits = 1 + dice(63);
+                bytes.extend(dice(1 << bits).to_le_bytes());
+            }
+        }
+        // It may have been cut off already.
+        let _ = std::io::Write::write_all(&mut &theirs, &bytes);
+        drop(theirs);
+        match end_of(&mut engine) {
+            MessageError::PeerCutOff { .. } => cut_off += 1,
+            MessageError::PeerLost { .. } | MessageError::PeerLeft { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(cut_off > 100, "{cut_off}");
+}
+
+#[test]
+fn a_message_may_arrive_byte_by_byte_and_nothing_waits_for_its_sender() {
+    let (mut engine, theirs) = beside_a_socket();
+    theirs.set_nodelay(true).unwrap();
+    let header = Header { immediate: Some(3), ..Header::new(FrameKind::Tagged, 9, 5) };
+    let (head, length) = header.to_bytes();
+    let memory = vec![0; 5].into();
+    let receive = engine.start_receive(Selector::tag(9), memory, Options::default()).unwrap();
+    for (at, byte) in head[..length].iter().chain(b"hello").enumerate() {
+        assert!(engine.take_completion(receive).unwrap().is_none(), "after {at} bytes");
+        std::io::Write::write_all(&mut &theirs, &[*byte]).unwrap();
+        engine.transport_mut().sleep(SLEEP_NS, &[]);
+        engine.progress(None).unwrap();
+    }
+    let end = loop {
+        if let Some(end) = engine.take_completion(receive).unwrap() {
+            break end;
+        }
+        engine.transport_mut().sleep(SLEEP_NS, &[]);
+        engine.progress(None).unwrap();
+    };
+    assert_eq!(end.result.unwrap().immediate, Some(3));
+    assert_eq!(*end.memory.into_vec(), *b"hello");
+}
+
+#[test]
+fn the_end_of_a_peer_is_found_behind_a_message_that_there_is_no_memory_for() {
+    let (mut engine, theirs) = beside_a_socket();
+    let header = Header { total: Some(1 << 60), ..Header::new(FrameKind::Tagged, 9, 4) };
+    let (head, length) = header.to_bytes();
+    std::io::Write::write_all(&mut &theirs, &[&head[..length], b"some"].concat()).unwrap();
+    drop(theirs);
+    let end = end_of(&mut engine);
+    assert!(matches!(end, MessageError::PeerLost { delivered: 0, .. }), "{end:?}");
 }

@@ -11,7 +11,7 @@ use corewire_layout::net::{
 use rustix::event::epoll::EventFlags;
 
 use super::opening::Opened;
-use crate::link::{Head, Link};
+use crate::link::{CREDIT_BYTES_MAX, Head, Link};
 
 /// No more frames are added to what waits to leave than up to here.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
@@ -22,6 +22,8 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     stream: TcpStream,
     link: Link,
+    /// What the peer may send before some of it is taken.
+    credit_bytes: usize,
     /// What waits to leave, from `out_at` on.
     out: Vec<u8>,
     out_at: usize,
@@ -40,6 +42,8 @@ pub(super) struct Connection {
     /// How it has ended, until the engine is told; and whether it has ended.
     end: Option<Gone>,
     is_over: bool,
+    /// It was cut off: nothing of it is taken.
+    is_silent: bool,
 }
 
 /// The message at the head, of which so many bytes were taken.
@@ -56,6 +60,7 @@ impl Connection {
         Self {
             stream,
             link: Link::new(own, &other),
+            credit_bytes: usize::try_from(own.credit_bytes).unwrap_or(usize::MAX),
             out: Vec::new(),
             out_at: 0,
             arrived,
@@ -67,6 +72,7 @@ impl Connection {
             broken: None,
             end: None,
             is_over: false,
+            is_silent: false,
         }
     }
 
@@ -82,7 +88,7 @@ impl Connection {
 
     /// What is waited for.
     pub(super) fn flags(&self) -> EventFlags {
-        let waits_for_more = !self.is_held && !self.is_over;
+        let waits_for_more = !self.is_over && !self.is_full();
         let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
         let has_some = self.out_at < self.out.len();
         reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
@@ -94,8 +100,18 @@ impl Connection {
 
     /// Whether there may be something to take.
     pub(super) fn may_have(&self) -> bool {
-        !self.is_held
-            && (self.is_readable || self.start < self.arrived.len() || self.broken.is_some())
+        let has_some = self.start < self.arrived.len() || self.broken.is_some();
+        !self.is_silent && (self.is_readable || has_some)
+    }
+
+    /// Whether as much has arrived and was not taken as the peer may send.
+    fn is_full(&self) -> bool {
+        self.arrived.len() - self.start >= self.credit_bytes
+    }
+
+    /// Reads what has arrived, although it is not taken yet.
+    pub(super) fn read_ahead(&mut self) {
+        while !self.is_full() && self.fill() {}
     }
 
     /// How it has ended, if that is news.
@@ -103,11 +119,12 @@ impl Connection {
         self.end.take()
     }
 
-    /// Ends it, whatever has arrived. False if it had ended.
-    pub(super) fn has_ended_now(&mut self) -> bool {
+    /// Ends it: nothing more of it is taken, whatever has arrived. False if it had ended.
+    pub(super) fn is_cut_off(&mut self) -> bool {
         let had_ended = std::mem::replace(&mut self.is_over, true);
-        self.out.clear();
-        self.out_at = 0;
+        (self.out, self.out_at) = (Vec::new(), 0);
+        (self.arrived, self.start) = (Vec::new(), 0);
+        (self.is_silent, self.is_readable) = (true, false);
         // The other side learns of it at once.
         let _ = self.stream.shutdown(Shutdown::Both);
         !had_ended
@@ -219,8 +236,12 @@ impl Connection {
             self.flush();
             let _ = self.stream.shutdown(Shutdown::Write);
             let mut bytes = [0; 4096];
-            // The other side sends no more than its credit.
-            while (&self.stream).read(&mut bytes).is_ok_and(|count| count > 0) {}
+            // A side that keeps the rules has sent no more than its credit.
+            for _ in 0..CREDIT_BYTES_MAX / bytes.len() as u64 {
+                if !(&self.stream).read(&mut bytes).is_ok_and(|count| count > 0) {
+                    break;
+                }
+            }
         }
     }
 
@@ -259,6 +280,9 @@ impl Connection {
     /// What lies at the head.
     pub(super) fn arrival(&mut self) -> Result<Option<Arrival>, PeerViolation> {
         loop {
+            if self.is_silent {
+                return Ok(None);
+            }
             if let Some(violation) = self.broken {
                 return Err(violation);
             }

@@ -141,8 +141,12 @@ impl Tcp {
         let count = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
         let last = self.last;
         for row in (1..=count).map(|step| (last + step) % count) {
-            let may_have = self.at(row).is_some_and(Connection::may_have);
-            if may_have && !matches!(self.look(row), Ok(None)) {
+            let Some(connection) = self.at_mut(row) else { continue };
+            if connection.is_held {
+                // Its end must be found, whatever waits before it.
+                connection.read_ahead();
+                self.note_end(row);
+            } else if connection.may_have() && !matches!(self.look(row), Ok(None)) {
                 self.last = row;
                 return Some(row);
             }
@@ -152,12 +156,16 @@ impl Tcp {
 
     /// What lies at the head of a row. Notes its end, if nothing is left.
     fn look(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
-        let Some(connection) = self.at_mut(row) else { return Ok(None) };
-        let found = connection.arrival();
-        if let Some(how) = connection.take_end() {
-            self.changes.push(Change::Gone { row, how });
-        }
+        let found = self.at_mut(row).map_or(Ok(None), Connection::arrival);
+        self.note_end(row);
         found
+    }
+
+    fn note_end(&mut self, row: u32) {
+        if let Some(how) = self.at_mut(row).and_then(Connection::take_end) {
+            self.changes.push(Change::Gone { row, how });
+            self.watch(row);
+        }
     }
 
     fn leave_now(&mut self) {
@@ -196,7 +204,7 @@ impl Transport for Tcp {
     }
 
     fn cut_off(&mut self, row: u32, violation: PeerViolation) {
-        if self.at_mut(row).is_some_and(Connection::has_ended_now) {
+        if self.at_mut(row).is_some_and(Connection::is_cut_off) {
             self.changes.push(Change::Gone { row, how: Gone::CutOff(violation) });
         }
     }
