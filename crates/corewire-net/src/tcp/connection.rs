@@ -8,7 +8,9 @@ use corewire_endpoint::{Arrival, Envelope, Fragment, Peer, Place, Source, Space,
 use corewire_layout::net::{
     FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header, Hello,
 };
+use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 
 use super::opening::Opened;
 use crate::link::{CREDIT_BYTES_MAX, Head, Link};
@@ -92,6 +94,21 @@ impl Connection {
         let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
         let has_some = self.out_at < self.out.len();
         reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
+    }
+
+    /// Nothing is waited for before it is read: it may have something.
+    pub(super) fn look(&mut self) {
+        self.is_readable |= !self.is_over && !self.is_full();
+    }
+
+    /// Gives back memory that nothing lies in.
+    pub(super) fn shrink(&mut self) {
+        if self.start == self.arrived.len() {
+            (self.arrived, self.start) = (Vec::new(), 0);
+        }
+        if self.out_at == self.out.len() {
+            (self.out, self.out_at) = (Vec::new(), 0);
+        }
     }
 
     pub(super) fn note(&mut self, flags: EventFlags) {
@@ -254,21 +271,20 @@ impl Connection {
         }
         self.arrived.drain(..self.start);
         self.start = 0;
-        let end = self.arrived.len();
-        self.arrived.resize(end + READ_BYTES, 0);
-        let read = (&self.stream).read(&mut self.arrived[end..]);
-        self.arrived.truncate(end + read.as_ref().copied().unwrap_or(0));
-        match read {
+        self.arrived.reserve(READ_BYTES);
+        let room = self.arrived.capacity() - self.arrived.len();
+        match rustix::io::read(&self.stream, spare_capacity(&mut self.arrived)) {
             Ok(0) => self.lose(ErrorKind::UnexpectedEof),
-            Ok(_) => return true,
-            Err(error) if error.kind() == ErrorKind::Interrupted => return false,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(count) => {
+                // The kernel says so if there is more by now.
+                self.is_readable = count == room;
+                return true;
+            }
+            Err(Errno::INTR) => return false,
+            Err(Errno::WOULDBLOCK) => {}
             Err(error) => self.lose(error.kind()),
         }
         self.is_readable = false;
-        if self.arrived.is_empty() {
-            self.arrived = Vec::new();
-        }
         false
     }
 

@@ -45,6 +45,8 @@ pub use self::opening::{OpenError, Opened, open};
 
 /// Longer messages that receives may ask for are offered.
 const OFFERED_ABOVE: u64 = 64 << 10;
+/// Up to so many connections are read without asking which of them have something: the first call to the kernel finds it.
+const READ_MAX: usize = 2;
 
 /// Connections to peers, by row.
 #[derive(Debug)]
@@ -274,7 +276,15 @@ impl Transport for Tcp {
     }
 
     fn poll(&mut self) -> Option<u32> {
-        self.ready().or_else(|| if self.ask(0) { self.ready() } else { None })
+        self.ready().or_else(|| {
+            let finds = if self.connections.len() > READ_MAX {
+                self.ask(0)
+            } else {
+                self.connections.iter_mut().flatten().for_each(Connection::look);
+                true
+            };
+            if finds { self.ready() } else { None }
+        })
     }
 
     fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
@@ -415,9 +425,12 @@ impl Transport for Tcp {
             let row = u32::try_from(row).unwrap_or(u32::MAX);
             if let Some(connection) = self.at_mut(row) {
                 connection.tell();
+                if connection.flush() {
+                    self.watch(row);
+                }
             }
         }
-        self.leave_now();
+        self.connections.iter_mut().flatten().for_each(Connection::shrink);
         self.ask(limit_ns);
     }
 
