@@ -306,3 +306,34 @@ fn the_end_of_a_peer_is_found_behind_a_message_that_there_is_no_memory_for() {
     let end = end_of(&mut engine);
     assert!(matches!(end, MessageError::PeerLost { delivered: 0, .. }), "{end:?}");
 }
+
+#[test]
+fn a_peer_that_is_stopped_loses_nothing_and_no_more_is_under_way_than_it_allows() {
+    let count = 100_000_u64;
+    let mut ends = ends(1 << 20);
+    let to = ends[0].1;
+    let mut sent = 0;
+    while sent < count && ends[0].0.try_inject(to, &Envelope::tagged(1), &sent.to_le_bytes()) {
+        sent += 1;
+    }
+    // Each takes its header and its bytes.
+    assert!((1..=(256 << 10) / 24).contains(&sent), "{sent}");
+    // The sender goes on with what it does, and the peer does nothing.
+    let mut waiting = (sent..count).map(|number| {
+        let memory = number.to_le_bytes().to_vec().into();
+        ends[0].0.start_send(to, Envelope::tagged(1), memory, Options::default()).unwrap()
+    });
+    let last = waiting.by_ref().last().unwrap();
+    for _ in 0..100 {
+        ends[0].0.progress(None).unwrap();
+        assert!(ends[0].0.take_completion(last).unwrap().is_none());
+    }
+    for number in 0..count {
+        let memory = vec![0; 8].into();
+        let receive = ends[1].0.start_receive(Selector::tag(1), memory, Options::default());
+        let receive = receive.unwrap();
+        let end = until(&mut ends, |ends| ends[1].0.take_completion(receive).unwrap());
+        assert_eq!(*end.memory.into_vec(), number.to_le_bytes());
+    }
+    assert!(ends[0].0.take_completion(last).unwrap().is_some_and(|end| end.result.is_ok()));
+}
