@@ -19,7 +19,7 @@ mod opening;
 pub use frame::{
     FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header,
 };
-pub use opening::{HELLO_BYTES_MAX, Hello, PREFACE_BYTES_MAX, Preface};
+pub use opening::{CREDIT_BYTES_MIN, HELLO_BYTES_MAX, Hello, PREFACE_BYTES_MAX, Preface};
 
 /// The version of what travels between hosts. Another one is refused.
 pub const NET_VERSION: u16 = 1;

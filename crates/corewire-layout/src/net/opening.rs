@@ -5,13 +5,17 @@ use alloc::vec::Vec;
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{NET_VERSION, NetError};
+use super::{FRAME_BYTES_MAX, HEADER_BYTES_MAX, NET_VERSION, NetError};
 use crate::name::{ChannelName, NAME_BYTES_MAX};
 
 /// The longest preface in bytes.
 pub const PREFACE_BYTES_MAX: usize = PREFACE_BYTES + NAME_BYTES_MAX;
 /// The longest hello in bytes.
 pub const HELLO_BYTES_MAX: usize = HELLO_BYTES + 2 * NAME_BYTES_MAX;
+
+/// The least credit in bytes: that of two frames.
+pub const CREDIT_BYTES_MIN: u32 = 2 * ((64 << 10) + 32);
+const _: () = assert!(CREDIT_BYTES_MIN as u64 == 2 * (FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64));
 
 /// The first eight bytes of a connection.
 const MAGIC: [u8; 8] = *b"corewire";
@@ -113,7 +117,8 @@ pub struct Hello {
     pub incarnation: u128,
     /// Its host, by the name that the host gives itself.
     pub host: ChannelName,
-    /// Bytes of frames that the other side may send before it is told that it may send more.
+    /// Bytes of frames that the other side may send before it is told that it may send more: at least
+    /// [`CREDIT_BYTES_MIN`].
     pub credit_bytes: u32,
     /// It takes the host of the other side for silent if that has not acknowledged anything for so many milliseconds.
     pub silence_ms: u32,
@@ -144,12 +149,17 @@ impl Hello {
         let Ok((raw, _)) = RawHello::read_from_prefix(bytes) else { return Ok(None) };
         check_version(raw.version)?;
         check_zero("the reserved bytes of a hello", raw.zero)?;
+        let credit_bytes = raw.credit_bytes.get();
+        if credit_bytes < CREDIT_BYTES_MIN {
+            let (field, found) = ("the credit of a hello", u64::from(credit_bytes));
+            return Err(NetError::Field { field, found });
+        }
         let name = name_at("the length of an endpoint's name", bytes, HELLO_BYTES, raw.name_bytes)?;
         let Some((name, end)) = name else { return Ok(None) };
         let host = name_at("the length of a host's name", bytes, end, raw.host_bytes)?;
         let Some((host, end)) = host else { return Ok(None) };
         let incarnation = u128::from_le_bytes(raw.incarnation);
-        let (credit_bytes, silence_ms) = (raw.credit_bytes.get(), raw.silence_ms.get());
+        let silence_ms = raw.silence_ms.get();
         Ok(Some((Self { name, incarnation, host, credit_bytes, silence_ms }, end)))
     }
 }
@@ -254,6 +264,10 @@ mod tests {
             matches!(Hello::parse(&bytes), Err(NetError::Field { .. }))
         };
         assert!(fails(2, 0) && fails(3, 0) && fails(3, 255) && fails(28, 1));
+        for (credit_bytes, is_possible) in [(0, false), (131_135, false), (131_136, true)] {
+            let hello = Hello { credit_bytes, ..hello() };
+            assert_eq!(Hello::parse(&hello.to_bytes()).is_ok(), is_possible, "{credit_bytes}");
+        }
         for byte in [b'/', b'.', 0xff] {
             let mut bytes = preface().to_bytes();
             bytes[PREFACE_BYTES] = byte;
