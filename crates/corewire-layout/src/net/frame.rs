@@ -177,7 +177,7 @@ impl Header {
                 _ if kind.has_bytes() => bytes <= FRAME_BYTES_MAX,
                 _ => bytes == 0,
             }
-            && (bytes > 0 || !kind.must_have_bytes());
+            && (bytes > 0 || !kind.must_have_bytes() && !has_total);
         if !is_possible {
             return impossible;
         }
@@ -278,7 +278,7 @@ mod tests {
         let fails = |header: Header| Header::parse(&header.to_bytes().0).is_err();
         assert!(fails(Header { immediate: Some(FRAME_BYTES_MAX - 1), ..header(FrameKind::Data) }));
         assert!(fails(Header { total: Some(FRAME_BYTES_MAX), ..header(FrameKind::Request) }));
-        assert!(fails(Header { total: Some(0), bytes: 0, ..header(FrameKind::Reply) }));
+        assert!(fails(Header { total: Some(9), bytes: 0, ..header(FrameKind::Reply) }));
     }
 
     #[test]

@@ -56,12 +56,9 @@ impl Incoming {
         }
     }
 
-    pub(super) fn leave(&mut self) -> Result<(), PeerViolation> {
-        if self.whole.left() > 0 {
-            return refuse("what is left of a message when its sender closes", self.whole.left());
-        }
+    /// Nothing follows. A message of which only a part has come never was.
+    pub(super) fn leave(&mut self) {
         self.has_left = true;
-        Ok(())
     }
 
     pub(super) fn begin(&mut self, header: Header, length: u64) -> Result<(), PeerViolation> {

@@ -123,7 +123,7 @@ impl Link {
             used += length;
             match header.kind {
                 FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
-                FrameKind::Leave => self.incoming.leave()?,
+                FrameKind::Leave => self.incoming.leave(),
                 _ => self.incoming.begin(header, length as u64)?,
             }
         }

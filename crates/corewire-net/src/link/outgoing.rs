@@ -55,6 +55,10 @@ impl Outgoing {
         if !(self.delivered..=self.messages).contains(&delivered) {
             return refuse("the number of messages received", delivered);
         }
+        if (limit, delivered) == (self.limit, self.delivered) {
+            // It costs no credit: a side that sends one after the other would keep this one from everything else.
+            return refuse("credit, which is no more than before,", limit);
+        }
         (self.limit, self.delivered) = (limit, delivered);
         Ok(())
     }

@@ -14,11 +14,6 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// What is left of the message that has begun.
-    pub(super) const fn left(&self) -> u64 {
-        self.left
-    }
-
     /// A frame begins.
     pub(super) fn begin(&mut self, header: &Header) -> Result<(), PeerViolation> {
         if header.kind != FrameKind::Rest {

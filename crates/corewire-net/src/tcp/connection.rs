@@ -39,6 +39,10 @@ pub(super) struct Connection {
     /// What the engine calls the peer, if messages may go the short way.
     pub(super) generation: u32,
     pub(super) is_held: bool,
+    /// What the kernel was last told to wait for.
+    watched: EventFlags,
+    /// Why nothing more can be sent.
+    unsendable: Option<ErrorKind>,
     /// The peer has broken the rules.
     broken: Option<PeerViolation>,
     /// How it has ended, until the engine is told; and whether it has ended.
@@ -71,6 +75,8 @@ impl Connection {
             is_readable: true,
             generation: 0,
             is_held: false,
+            watched: EventFlags::IN,
+            unsendable: None,
             broken: None,
             end: None,
             is_over: false,
@@ -82,14 +88,20 @@ impl Connection {
         &self.stream
     }
 
-    pub(super) const fn is_open(&self, peer: Peer) -> bool {
-        self.generation != 0 && self.generation == peer.generation() && !self.is_over
+    pub(super) fn is_open(&self, peer: Peer) -> bool {
+        let is_it = self.generation != 0 && self.generation == peer.generation();
+        is_it && !self.is_over && self.unsendable.is_none()
     }
 
     // What the kernel has to tell.
 
-    /// What is waited for.
-    pub(super) fn flags(&self) -> EventFlags {
+    /// What is to be waited for, if that is not what the kernel was told last.
+    pub(super) fn changed_flags(&mut self) -> Option<EventFlags> {
+        let flags = self.flags();
+        (std::mem::replace(&mut self.watched, flags) != flags).then_some(flags)
+    }
+
+    fn flags(&self) -> EventFlags {
         let waits_for_more = !self.is_over && !self.is_full();
         let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
         let has_some = self.out_at < self.out.len();
@@ -173,6 +185,11 @@ impl Connection {
         self.waiting_bytes() < GATHERED_BYTES_MAX && frames == 1 && self.link.room() >= needed
     }
 
+    /// Whether something waits to leave.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting_bytes() > 0
+    }
+
     fn waiting_bytes(&self) -> usize {
         self.out.len() - self.out_at
     }
@@ -186,7 +203,7 @@ impl Connection {
     ) -> bool {
         let total = source.bytes();
         loop {
-            if self.is_over {
+            if self.is_over || self.unsendable.is_some() {
                 return false;
             }
             if self.waiting_bytes() >= GATHERED_BYTES_MAX {
@@ -216,33 +233,32 @@ impl Connection {
 
     /// Tells the peer how much of what it has sent was received, before this side waits.
     pub(super) fn tell(&mut self) {
+        // What waits to leave is not added to by a peer that reads nothing.
         if !self.is_over
+            && !self.has_waiting()
             && let Some(credit) = self.link.credit(true)
         {
             self.out.extend_from_slice(&credit);
         }
     }
 
-    /// Gives the kernel what waits to leave. True if what is waited for changes by that.
-    pub(super) fn flush(&mut self) -> bool {
-        let before = self.flags();
-        while self.out_at < self.out.len() {
+    /// Gives the kernel what waits to leave.
+    pub(super) fn flush(&mut self) {
+        while self.has_waiting() && self.unsendable.is_none() && !self.is_over {
             match (&self.stream).write(&self.out[self.out_at..]) {
                 Ok(count) => self.out_at += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return before != self.flags();
-                }
-                // What has arrived before is read first; the end is found behind it.
-                Err(_) => {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Behind a gap nothing may follow. What has arrived before is read; the end is found behind it.
+                    self.unsendable = Some(error.kind());
                     self.is_readable = true;
-                    break;
+                    let _ = self.stream.shutdown(Shutdown::Write);
                 }
             }
         }
         self.out.clear();
         self.out_at = 0;
-        before != self.flags()
     }
 
     /// This side closes. What has arrived and was not read would make the kernel reset the connection, and the other side
@@ -274,7 +290,7 @@ impl Connection {
         self.arrived.reserve(READ_BYTES);
         let room = self.arrived.capacity() - self.arrived.len();
         match rustix::io::read(&self.stream, spare_capacity(&mut self.arrived)) {
-            Ok(0) => self.lose(ErrorKind::UnexpectedEof),
+            Ok(0) => self.lose(self.unsendable.unwrap_or(ErrorKind::UnexpectedEof)),
             Ok(count) => {
                 // The kernel says so if there is more by now.
                 self.is_readable = count == room;

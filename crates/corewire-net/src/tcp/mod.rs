@@ -35,7 +35,7 @@ use corewire_endpoint::transport::{
     Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Wanted, Wants};
-use corewire_layout::net::Hello;
+use corewire_layout::net::{FRAME_BYTES_MAX, Hello};
 use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_index, offer_number};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -47,6 +47,8 @@ pub use self::opening::{OpenError, Opened, open};
 const OFFERED_ABOVE: u64 = 64 << 10;
 /// Up to so many connections are read without asking which of them have something: the first call to the kernel finds it.
 const READ_MAX: usize = 2;
+/// A sleep may end early.
+const SLEEP_S_MAX: i64 = 1_000_000;
 
 /// Connections to peers, by row.
 #[derive(Debug)]
@@ -110,7 +112,9 @@ impl Tcp {
     /// Asks the kernel which connections have something, for at most `limit_ns`.
     fn ask(&mut self, limit_ns: u64) -> bool {
         let limit = Timespec {
-            tv_sec: i64::try_from(limit_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            // Longer ones need a system call that kernels before 5.11 lack.
+            tv_sec: i64::try_from(limit_ns / 1_000_000_000)
+                .map_or(SLEEP_S_MAX, |it| it.min(SLEEP_S_MAX)),
             tv_nsec: i64::try_from(limit_ns % 1_000_000_000).unwrap_or(0),
         };
         let mut events = Vec::with_capacity(64);
@@ -123,18 +127,42 @@ impl Tcp {
         for event in &events {
             let row = u32::try_from(event.data.u64()).unwrap_or(u32::MAX);
             if let Some(connection) = self.at_mut(row) {
-                connection.note(event.flags);
+                let flags = event.flags;
+                connection.note(flags);
+                if flags.contains(EventFlags::OUT) {
+                    connection.flush();
+                    self.watch(row);
+                }
             }
         }
         !events.is_empty()
     }
 
-    /// Tells the kernel what is waited for on a connection.
-    fn watch(&self, row: u32) {
-        if let Some(connection) = self.at(row) {
+    /// Tells the kernel what is waited for on a connection, if that has changed.
+    fn watch(&mut self, row: u32) {
+        let Self { connections, set, .. } = self;
+        let Some(Some(connection)) = connections.get_mut(row as usize) else { return };
+        if let Some(flags) = connection.changed_flags() {
             let data = EventData::new_u64(u64::from(row));
-            // A descriptor that is in the set stays valid.
-            let _ = epoll::modify(&self.set, connection.stream(), data, connection.flags());
+            // It is in the set until it has ended.
+            let _ = epoll::modify(&*set, connection.stream(), data, flags);
+        }
+    }
+
+    /// Gives the kernel what waits to leave of a row, unless more is gathered.
+    fn leave_of(&mut self, row: u32) {
+        if !self.is_gathering
+            && let Some(connection) = self.at_mut(row)
+        {
+            connection.flush();
+        }
+        self.watch(row);
+    }
+
+    /// The kernel has nothing more to tell of a row.
+    fn forget(&self, row: u32) {
+        if let Some(connection) = self.at(row) {
+            let _ = epoll::delete(&self.set, connection.stream());
         }
     }
 
@@ -148,6 +176,7 @@ impl Tcp {
                 // Its end must be found, whatever waits before it.
                 connection.read_ahead();
                 self.note_end(row);
+                self.watch(row);
             } else if connection.may_have() && !matches!(self.look(row), Ok(None)) {
                 self.last = row;
                 return Some(row);
@@ -166,19 +195,25 @@ impl Tcp {
     fn note_end(&mut self, row: u32) {
         if let Some(how) = self.at_mut(row).and_then(Connection::take_end) {
             self.changes.push(Change::Gone { row, how });
-            self.watch(row);
+            self.forget(row);
         }
     }
 
+    fn rows(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.connections.len()).unwrap_or(u32::MAX)
+    }
+
     fn leave_now(&mut self) {
-        if !self.is_gathering {
-            for row in 0..self.connections.len() {
-                let row = u32::try_from(row).unwrap_or(u32::MAX);
-                if self.at_mut(row).is_some_and(|connection| connection.flush()) {
-                    self.watch(row);
-                }
+        for row in self.rows() {
+            if self.at(row).is_some_and(Connection::has_waiting) {
+                self.leave_of(row);
             }
         }
+    }
+
+    /// Whether there is something to do at once.
+    fn has_something(&mut self) -> bool {
+        self.has_notice() || self.ready().is_some() || self.has_notice()
     }
 }
 
@@ -206,30 +241,28 @@ impl Transport for Tcp {
     }
 
     fn cut_off(&mut self, row: u32, violation: PeerViolation) {
+        self.forget(row);
         if self.at_mut(row).is_some_and(Connection::is_cut_off) {
             self.changes.push(Change::Gone { row, how: Gone::CutOff(violation) });
         }
     }
 
     fn remove(&mut self, row: u32) {
-        // Closing it takes it out of the set.
+        self.forget(row);
         if let Some(place) = self.connections.get_mut(row as usize) {
             *place = None;
         }
     }
 
     fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
-        let (row, is_gathering) = (peer.row(), self.is_gathering);
-        let Some(connection) = self.at_mut(row) else { return false };
+        let Some(connection) = self.at_mut(peer.row()) else { return false };
         let (is_open, mut sent) = (connection.is_open(peer), 0);
         if !is_open || !connection.has_room(message.len() as u64) {
             return false;
         }
         let is_sent = connection.send(envelope, &message, &mut sent);
         debug_assert!(is_sent, "there was room");
-        if !is_gathering && connection.flush() {
-            self.watch(row);
-        }
+        self.leave_of(peer.row());
         true
     }
 
@@ -240,12 +273,9 @@ impl Transport for Tcp {
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError> {
-        let is_gathering = self.is_gathering;
         let Some(connection) = self.at_mut(row) else { return Ok(false) };
         let is_sent = connection.send(envelope, source, sent);
-        if (!is_gathering || !is_sent) && connection.flush() {
-            self.watch(row);
-        }
+        self.leave_of(row);
         Ok(is_sent)
     }
 
@@ -280,7 +310,10 @@ impl Transport for Tcp {
             let finds = if self.connections.len() > READ_MAX {
                 self.ask(0)
             } else {
-                self.connections.iter_mut().flatten().for_each(Connection::look);
+                for connection in self.connections.iter_mut().flatten() {
+                    connection.look();
+                    connection.flush();
+                }
                 true
             };
             if finds { self.ready() } else { None }
@@ -302,10 +335,8 @@ impl Transport for Tcp {
     }
 
     fn pass(&mut self, row: u32, arrival: &Arrival) {
-        let is_gathering = self.is_gathering;
-        let Some(connection) = self.at_mut(row) else { return };
-        if connection.pass(arrival.bytes) && !is_gathering && connection.flush() {
-            self.watch(row);
+        if self.at_mut(row).is_some_and(|connection| connection.pass(arrival.bytes)) {
+            self.leave_of(row);
         }
     }
 
@@ -351,7 +382,9 @@ impl Transport for Tcp {
     }
 
     fn withdraw(&mut self, _row: u32, number: u64) -> bool {
-        if let Some(index) = offer_index(number) {
+        if let Some(index) = offer_index(number)
+            && self.offers.get(&index) == Some(&number)
+        {
             self.offers.remove(&index);
         }
         true
@@ -420,21 +453,26 @@ impl Transport for Tcp {
         self.last
     }
 
-    fn sleep(&mut self, limit_ns: u64, _wanted: &[Room]) {
-        for row in 0..self.connections.len() {
-            let row = u32::try_from(row).unwrap_or(u32::MAX);
-            if let Some(connection) = self.at_mut(row) {
-                connection.tell();
-                if connection.flush() {
-                    self.watch(row);
-                }
-            }
+    fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
+        if self.arm(wanted) {
+            self.connections.iter_mut().flatten().for_each(Connection::shrink);
+            self.ask(limit_ns);
         }
-        self.connections.iter_mut().flatten().for_each(Connection::shrink);
-        self.ask(limit_ns);
     }
 
-    fn arm(&mut self, _wanted: &[Room]) -> bool {
-        !self.ask(0)
+    fn arm(&mut self, wanted: &[Room]) -> bool {
+        for row in self.rows() {
+            if let Some(connection) = self.at_mut(row) {
+                connection.tell();
+            }
+        }
+        self.leave_now();
+        // Of a message that has begun, what is left is not known: a whole frame.
+        let has_room = |room: &Room| {
+            let bytes =
+                if room.is_begun { FRAME_BYTES_MAX } else { room.bytes.min(FRAME_BYTES_MAX) };
+            self.at(room.row).is_some_and(|connection| connection.has_room(bytes))
+        };
+        !wanted.iter().any(has_room) && !self.has_something()
     }
 }

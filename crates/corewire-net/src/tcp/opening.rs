@@ -51,7 +51,8 @@ pub fn open(
     let left = || within.checked_sub(begin.elapsed()).filter(|left| !left.is_zero());
     let late = OpenError::Timeout { after: within };
     let first = preface.map(Preface::to_bytes).unwrap_or_default();
-    stream.set_write_timeout(left())?;
+    let Some(for_writing) = left() else { return Err(late) };
+    stream.set_write_timeout(Some(for_writing))?;
     (&mut &*stream).write_all(&[first, own.to_bytes()].concat())?;
     let mut arrived = Vec::new();
     loop {
