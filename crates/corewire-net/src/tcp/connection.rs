@@ -311,6 +311,7 @@ impl Connection {
 
     /// What lies at the head.
     pub(super) fn arrival(&mut self) -> Result<Option<Arrival>, PeerViolation> {
+        let mut has_read = false;
         loop {
             if self.is_silent {
                 return Ok(None);
@@ -336,7 +337,8 @@ impl Connection {
                 }
                 Head::More => {}
             }
-            if !self.fill() {
+            // Once: a peer that sends without end must not keep this side from the others.
+            if std::mem::replace(&mut has_read, true) || !self.fill() {
                 return Ok(None);
             }
         }

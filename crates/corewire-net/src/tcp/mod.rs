@@ -47,6 +47,8 @@ pub use self::opening::{OpenError, Opened, open};
 const OFFERED_ABOVE: u64 = 64 << 10;
 /// Up to so many connections are read without asking which of them have something: the first call to the kernel finds it.
 const READ_MAX: usize = 2;
+/// In one of so many polls all connections are looked at, whether or not some are known to have something.
+const ASK_EVERY: u32 = 64;
 /// A sleep may end early.
 const SLEEP_S_MAX: i64 = 1_000_000;
 
@@ -57,6 +59,7 @@ pub struct Tcp {
     set: OwnedFd,
     changes: Vec<Change>,
     last: u32,
+    polls: u32,
     is_gathering: bool,
     /// Offers that are valid, by index: their numbers; and how many there were.
     offers: BTreeMap<u16, u64>,
@@ -74,6 +77,7 @@ impl Tcp {
             set: epoll::create(CreateFlags::CLOEXEC)?,
             changes: Vec::new(),
             last: 0,
+            polls: 0,
             is_gathering: false,
             offers: BTreeMap::new(),
             offer_count: 0,
@@ -211,6 +215,18 @@ impl Tcp {
         }
     }
 
+    /// Finds out which connections have something, and gives the kernel what it takes by now.
+    fn look_at_all(&mut self) {
+        if self.connections.len() > READ_MAX {
+            self.ask(0);
+            return;
+        }
+        for connection in self.connections.iter_mut().flatten() {
+            connection.look();
+            connection.flush();
+        }
+    }
+
     /// Whether there is something to do at once.
     fn has_something(&mut self) -> bool {
         self.has_notice() || self.ready().is_some() || self.has_notice()
@@ -306,17 +322,14 @@ impl Transport for Tcp {
     }
 
     fn poll(&mut self) -> Option<u32> {
+        self.polls = self.polls.wrapping_add(1);
+        // Also while some are busy, the others are looked at.
+        if self.polls.is_multiple_of(ASK_EVERY) {
+            self.look_at_all();
+        }
         self.ready().or_else(|| {
-            let finds = if self.connections.len() > READ_MAX {
-                self.ask(0)
-            } else {
-                for connection in self.connections.iter_mut().flatten() {
-                    connection.look();
-                    connection.flush();
-                }
-                true
-            };
-            if finds { self.ready() } else { None }
+            self.look_at_all();
+            self.ready()
         })
     }
 
