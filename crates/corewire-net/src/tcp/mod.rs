@@ -29,6 +29,7 @@ mod opening;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
@@ -39,6 +40,7 @@ use corewire_layout::net::{FRAME_BYTES_MAX, Hello};
 use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_index, offer_number};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::sockopt;
 
 use self::connection::Connection;
 pub use self::opening::{OpenError, Opened, open};
@@ -91,6 +93,7 @@ impl Tcp {
     pub fn add(&mut self, stream: TcpStream, own: &Hello, opened: Opened) -> std::io::Result<u32> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        find_silence(&stream, own.silence_ms)?;
         let free = self.connections.iter().position(Option::is_none);
         let index = free.unwrap_or(self.connections.len());
         let row = u32::try_from(index).map_err(std::io::Error::other)?;
@@ -231,6 +234,18 @@ impl Tcp {
     fn has_something(&mut self) -> bool {
         self.has_notice() || self.ready().is_some() || self.has_notice()
     }
+}
+
+/// Lets the kernel end a connection to a host that acknowledges nothing for so long, whether or not something is sent to it.
+fn find_silence(stream: &TcpStream, silence_ms: u32) -> std::io::Result<()> {
+    let silence = Duration::from_millis(u64::from(silence_ms));
+    // Probes that are sent while nothing else is; the kernel counts in seconds.
+    let [first, next] = [silence / 2, silence / 6].map(|time| time.max(Duration::from_secs(1)));
+    sockopt::set_tcp_user_timeout(stream, silence_ms)?;
+    sockopt::set_tcp_keepidle(stream, first)?;
+    sockopt::set_tcp_keepintvl(stream, next)?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 impl Drop for Tcp {
