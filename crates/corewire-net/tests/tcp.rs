@@ -10,8 +10,8 @@ use corewire_endpoint::{
     Selector,
 };
 use corewire_layout::name::ChannelName;
-use corewire_layout::net::{FrameKind, Header, Hello, Preface};
-use corewire_net::tcp::{OpenError, Tcp, open};
+use corewire_layout::net::{CREDIT_BYTES_MIN, FrameKind, Header, Hello, Preface};
+use corewire_net::tcp::{OpenError, Tcp, make_room, open};
 
 const LONG: Duration = Duration::from_secs(60);
 const SLEEP_NS: u64 = 50_000_000;
@@ -189,6 +189,14 @@ fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_
         assert_eq!(first.end_of(&caller).unwrap().unwrap().bytes, 4);
         assert_eq!(&bytes, b"back");
     }
+}
+
+#[test]
+fn the_credit_is_less_than_half_of_what_the_kernel_keeps() {
+    let [stream, _other] = sockets();
+    let credit = make_room(&stream).unwrap();
+    let granted = rustix::net::sockopt::socket_recv_buffer_size(&stream).unwrap();
+    assert!(credit >= CREDIT_BYTES_MIN && 2 * credit as usize <= granted, "{credit} {granted}");
 }
 
 #[test]

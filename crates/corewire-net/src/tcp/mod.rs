@@ -43,7 +43,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::sockopt;
 
 use self::connection::Connection;
-pub use self::opening::{OpenError, Opened, open};
+pub use self::opening::{OpenError, Opened, make_room, open};
 
 /// Longer messages that receives may ask for are offered.
 const OFFERED_ABOVE: u64 = 64 << 10;

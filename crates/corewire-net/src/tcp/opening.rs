@@ -4,7 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use corewire_layout::net::{HELLO_BYTES_MAX, Hello, NetError, Preface};
+use corewire_layout::net::{CREDIT_BYTES_MIN, HELLO_BYTES_MAX, Hello, NetError, Preface};
+use rustix::net::sockopt;
+
+/// What the kernel is asked to keep; it doubles that, and allows no more than its own limit.
+const RECEIVE_BYTES: usize = 1 << 20;
+/// The credit where the kernel keeps enough.
+const CREDIT_BYTES: u32 = 256 << 10;
 
 /// What a side has learnt of the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +40,25 @@ pub enum OpenError {
     /// A system call failed.
     #[error("the connection failed: {0}")]
     Io(#[from] std::io::Error),
+}
+
+/// Lets the kernel keep as much as it may for a process that does not read, and returns the credit that fits: less than
+/// half of that, at most 256 KiB. Then the kernel acknowledges everything that the other side sends, also while this process
+/// is stopped.
+///
+/// # Errors
+/// Of a system call, or if the kernel keeps too little (`net.core.rmem_max`).
+pub fn make_room(stream: &TcpStream) -> std::io::Result<u32> {
+    sockopt::set_socket_recv_buffer_size(stream, RECEIVE_BYTES)?;
+    let granted = sockopt::socket_recv_buffer_size(stream)?;
+    let credit = u32::try_from(granted / 2).unwrap_or(u32::MAX).min(CREDIT_BYTES);
+    if credit >= CREDIT_BYTES_MIN {
+        return Ok(credit);
+    }
+    let needed = 2 * CREDIT_BYTES_MIN;
+    Err(std::io::Error::other(format!(
+        "the kernel keeps {granted} bytes for a connection, and {needed} are needed (net.core.rmem_max)"
+    )))
 }
 
 /// Says hello and waits for the hello of the other side, for at most `within`. The side that dials gives the preface that
