@@ -5,6 +5,10 @@ use corewire_layout::net::Header;
 
 use super::whole::{Whole, refuse};
 
+/// After so many frames the other side is told, however short they are: it may have sent each by itself, and lets no more of
+/// such be under way than its kernel and this one's keep well.
+const FRAMES_UNTOLD_MAX: u32 = 64;
+
 /// What lies at the head of what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
@@ -28,6 +32,8 @@ pub(super) struct Incoming {
     /// What the other side was told last: what it may send altogether, and how many messages have arrived.
     told_limit: u64,
     told_messages: u64,
+    /// Frames that were taken since.
+    frames: u32,
     /// The frame at the head, and how many of its bytes were taken.
     head: Option<(Header, u64)>,
     whole: Whole,
@@ -42,6 +48,7 @@ impl Incoming {
             messages: 0,
             told_limit: credit,
             told_messages: 0,
+            frames: 0,
             head: None,
             whole: Whole::default(),
             has_left: false,
@@ -78,6 +85,7 @@ impl Incoming {
         }
         self.messages += u64::from(self.whole.end(header));
         self.head = None;
+        self.frames = self.frames.saturating_add(1);
         Ok(true)
     }
 
@@ -90,19 +98,17 @@ impl Incoming {
         }
     }
 
-    pub(super) fn grow(&mut self, credit: u64) {
-        self.credit = self.credit.max(credit);
-    }
-
     /// What the other side may send altogether, and how many of its messages have arrived, if it must be told.
     pub(super) fn credit(&mut self, goes_anyhow: bool) -> Option<(u64, u64)> {
         let limit = self.taken + self.credit;
-        let is_due = limit - self.told_limit >= self.credit.div_ceil(2).max(1);
+        let is_due = limit - self.told_limit >= self.credit.div_ceil(2).max(1)
+            || self.frames >= FRAMES_UNTOLD_MAX;
         let is_new = limit > self.told_limit || self.messages > self.told_messages;
         if !(is_due || goes_anyhow && is_new) {
             return None;
         }
         (self.told_limit, self.told_messages) = (limit, self.messages);
+        self.frames = 0;
         Some((limit, self.messages))
     }
 }

@@ -9,8 +9,8 @@
 //!    carries them. A message of more than [`FRAME_BYTES_MAX`](corewire_layout::net::FRAME_BYTES_MAX) takes several.
 //! 2. The receiver [advances](Link::advance) over what has arrived, to the next bytes for its engine. It takes them in as
 //!    many parts as it likes, from wherever they are ([`pass`](Link::pass)).
-//! 3. Having passed half of what may be under way, it lets the sender send more ([`credit`](Link::credit)); earlier if a
-//!    frame goes that way anyhow.
+//! 3. Having passed half of what may be under way, or 64 frames, it lets the sender send more ([`credit`](Link::credit));
+//!    earlier if a frame goes that way anyhow.
 //!
 //! # Credit
 //!
@@ -25,7 +25,7 @@
 //! # Cost
 //!
 //! 16 bytes for each frame, 8 more each with an immediate and with the length of a message that takes several; another 16
-//! for each half of the credit, or behind a frame that goes that way. No allocation.
+//! for each half of the credit or 64 frames, or behind a frame that goes that way. No allocation.
 //!
 //! # What is promised
 //!
@@ -92,9 +92,10 @@ impl Link {
             .map(|(limit, messages)| short(&Header::new(FrameKind::Credit, limit, messages)))
     }
 
-    /// Lets the other side have this much under way from now on, if that is more than before.
-    pub fn grow(&mut self, credit_bytes: u64) {
-        self.incoming.grow(credit_bytes.min(CREDIT_BYTES_MAX));
+    /// Bytes of the frames that were begun, and how many of them the other side is known to have taken.
+    #[must_use]
+    pub fn counted(&self) -> (u64, u64) {
+        self.outgoing.counted()
     }
 
     /// The last thing to be sent, behind all frames: this side closes.

@@ -11,8 +11,9 @@ pub const CREDIT_BYTES_MAX: u64 = 4 << 20;
 /// Counted from the beginning of the connection.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Bytes that may be sent altogether.
+    /// Bytes that may be sent altogether, and what may be under way.
     limit: u64,
+    credit: u64,
     /// Bytes of the frames that were begun.
     sent: u64,
     /// Messages of which all frames were begun, and those that the other side has received.
@@ -23,11 +24,15 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, sent: 0, messages: 0, delivered: 0, whole: Whole::default() }
+        Self { limit, credit: limit, sent: 0, messages: 0, delivered: 0, whole: Whole::default() }
     }
 
     pub(super) fn room(&self) -> u64 {
         self.limit.saturating_sub(self.sent).min(CREDIT_BYTES_MAX)
+    }
+
+    pub(super) const fn counted(&self) -> (u64, u64) {
+        (self.sent, self.limit - self.credit)
     }
 
     pub(super) const fn delivered(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! One peer: its socket, its link, what has arrived and what waits to leave.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -17,6 +18,9 @@ use crate::link::{CREDIT_BYTES_MAX, Head, Link};
 
 /// No more frames are added to what waits to leave than up to here.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
+/// other side has taken some. Otherwise its kernel would close the window while it is stopped, and this one end the connection.
+const WRITES_MAX: usize = 256;
 /// What one system call reads at most.
 const READ_BYTES: usize = 64 << 10;
 
@@ -29,6 +33,10 @@ pub(super) struct Connection {
     /// What waits to leave, from `out_at` on.
     out: Vec<u8>,
     out_at: usize,
+    /// Of each write of which the other side may not have taken all: how many bytes of frames were begun by then.
+    writes: VecDeque<u64>,
+    /// The other side waits to be told that it may send: then all leaves.
+    must_tell: bool,
     /// What has arrived, from `start` on.
     arrived: Vec<u8>,
     start: usize,
@@ -69,6 +77,8 @@ impl Connection {
             credit_bytes: usize::try_from(own.credit_bytes).unwrap_or(usize::MAX),
             out: Vec::new(),
             out_at: 0,
+            writes: VecDeque::new(),
+            must_tell: false,
             arrived,
             start: 0,
             message: None,
@@ -104,7 +114,7 @@ impl Connection {
     fn flags(&self) -> EventFlags {
         let waits_for_more = !self.is_over && !self.is_full();
         let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
-        let has_some = self.out_at < self.out.len();
+        let has_some = self.has_waiting() && self.writes.len() < WRITES_MAX;
         reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
     }
 
@@ -244,9 +254,21 @@ impl Connection {
 
     /// Gives the kernel what waits to leave.
     pub(super) fn flush(&mut self) {
+        let (begun, taken) = self.link.counted();
+        while self.writes.front().is_some_and(|end| *end <= taken) {
+            self.writes.pop_front();
+        }
         while self.has_waiting() && self.unsendable.is_none() && !self.is_over {
+            if self.writes.len() >= WRITES_MAX && !self.must_tell {
+                return;
+            }
             match (&self.stream).write(&self.out[self.out_at..]) {
-                Ok(count) => self.out_at += count,
+                Ok(count) => {
+                    self.out_at += count;
+                    if self.writes.back().is_none_or(|end| *end < begun) {
+                        self.writes.push_back(begun);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -259,6 +281,7 @@ impl Connection {
         }
         self.out.clear();
         self.out_at = 0;
+        self.must_tell = false;
     }
 
     /// This side closes. What has arrived and was not read would make the kernel reset the connection, and the other side
@@ -393,6 +416,7 @@ impl Connection {
         let credit = self.link.credit(false);
         if let Some(credit) = credit.filter(|_| !self.is_over) {
             self.out.extend_from_slice(&credit);
+            self.must_tell = true;
         }
         credit.is_some()
     }

@@ -195,6 +195,10 @@ impl Tcp {
     /// What lies at the head of a row. Notes its end, if nothing is left.
     fn look(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
         let found = self.at_mut(row).map_or(Ok(None), Connection::arrival);
+        if self.at(row).is_some_and(Connection::has_waiting) {
+            // The peer may have taken something.
+            self.leave_of(row);
+        }
         self.note_end(row);
         found
     }
