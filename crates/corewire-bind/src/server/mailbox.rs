@@ -247,7 +247,7 @@ impl Mailbox {
         match &mail {
             Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
             Mail::MonitorEvent(_, news) => {
-                let has_room = queue.news.remove(news);
+                let has_room = queue.news.remove(Load::of(news));
                 has_room.then(|| self.news_taken.notify_all());
             }
             _ => {}

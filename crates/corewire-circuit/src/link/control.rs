@@ -66,13 +66,18 @@ impl Load {
         self.descriptor_count += Self::descriptors_of(news);
     }
 
-    /// It waits no longer. True if the thread must look again whether there is room.
+    /// That of one alone.
     #[must_use]
-    pub const fn remove(&mut self, news: &MonitorEvent) -> bool {
-        let count = Self::descriptors_of(news);
-        self.news_count -= 1;
-        self.descriptor_count -= count;
-        self.news_count == EVENTS_MAX / 2 || count > 0
+    pub const fn of(news: &MonitorEvent) -> Self {
+        Self { news_count: 1, descriptor_count: Self::descriptors_of(news) }
+    }
+
+    /// One of this load waits no longer. True if the thread must look again whether there is room.
+    #[must_use]
+    pub const fn remove(&mut self, one: Self) -> bool {
+        self.news_count -= one.news_count;
+        self.descriptor_count -= one.descriptor_count;
+        self.news_count == EVENTS_MAX / 2 || one.descriptor_count > 0
     }
 }
 

@@ -60,19 +60,24 @@ impl Inbox {
         self.count.load(Acquire) == 0
     }
 
-    /// One that is put at the same time may be missed: its thread interrupts the hub's endpoint behind it.
+    /// Handles the oldest one, if there is one. Its descriptors count as waiting until then: those that nobody takes are
+    /// closed by then, and no more have come in their place. One that is put at the same time may be missed: its thread
+    /// interrupts the hub's endpoint behind it.
     #[inline]
-    pub(super) fn take(&self) -> Option<MonitorEvent> {
+    pub(super) fn has_handled(&self, handle: impl FnOnce(MonitorEvent)) -> bool {
         if self.is_empty() {
-            return None;
+            return false;
         }
         let mut unread = self.lock();
-        let one = unread.news.pop_front()?;
+        let Some(one) = unread.news.pop_front() else { return false };
         self.count.fetch_sub(1, Release);
-        if unread.load.remove(&one) {
+        drop(unread);
+        let load = Load::of(&one);
+        handle(one);
+        if self.lock().load.remove(load) {
             self.taken.notify_all();
         }
-        Some(one)
+        true
     }
 }
 

@@ -332,8 +332,9 @@ impl Hub {
     /// turn.
     fn open_inbox(&self, state: &mut State) {
         for _ in 0..EVENTS_MAX {
-            let Some(news) = self.inbox.take() else { return };
-            state.apply(news);
+            if !self.inbox.has_handled(|news| state.apply(news)) {
+                return;
+            }
         }
     }
 
