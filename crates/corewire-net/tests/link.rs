@@ -216,8 +216,8 @@ fn run(seed: u64, steps: u32, may_cut: bool) -> ([Side; 2], bool) {
             if !side.is_stopped || is_ending {
                 let mut out = Vec::new();
                 let has_sent = side.send(&mut dice, &mut out, !is_ending);
-                if let Some(credit) = side.link.credit(has_sent) {
-                    out.extend(credit);
+                if has_sent || side.link.is_credit_due() {
+                    out.extend(side.link.credit().into_iter().flatten());
                 }
                 wires[me].extend(out);
                 side.receive(&mut dice).unwrap();
@@ -240,9 +240,7 @@ fn run(seed: u64, steps: u32, may_cut: bool) -> ([Side; 2], bool) {
             while side.send(&mut dice, &mut out, false) {
                 is_quiet = false;
             }
-            if let Some(credit) = side.link.credit(true) {
-                out.extend(credit);
-            }
+            out.extend(side.link.credit().into_iter().flatten());
             wires[me].extend(out);
             let moved = wires[me].drain(..).collect::<Vec<_>>();
             is_quiet &= moved.is_empty();
@@ -379,7 +377,7 @@ fn no_credit_lets_more_be_under_way_than_the_most() {
 fn a_message_counts_as_received_once_all_of_it_was_taken_and_what_engines_say_never() {
     let [_, mut b] = links();
     let messages = |link: &mut Link| {
-        let told = link.credit(true).expect("something is new");
+        let told = link.credit().expect("something is new");
         Header::parse(&told).unwrap().unwrap().0.bytes
     };
     let (head, length) = Header::new(FrameKind::Tagged, 1, 4).to_bytes();

@@ -98,17 +98,19 @@ impl Incoming {
         }
     }
 
-    /// What the other side may send altogether, and how many of its messages have arrived, if it must be told.
-    pub(super) fn credit(&mut self, goes_anyhow: bool) -> Option<(u64, u64)> {
+    /// Whether the other side waits to be told that it may send more, or soon will.
+    pub(super) fn is_credit_due(&self) -> bool {
+        let untold = self.taken + self.credit - self.told_limit;
+        untold >= self.credit.div_ceil(2).max(1) || self.frames >= FRAMES_UNTOLD_MAX
+    }
+
+    /// What the other side may send altogether, and how many of its messages have arrived. `None` if that is not new.
+    pub(super) fn credit(&mut self) -> Option<(u64, u64)> {
         let limit = self.taken + self.credit;
-        let is_due = limit - self.told_limit >= self.credit.div_ceil(2).max(1)
-            || self.frames >= FRAMES_UNTOLD_MAX;
-        let is_new = limit > self.told_limit || self.messages > self.told_messages;
-        if !(is_due || goes_anyhow && is_new) {
+        if limit == self.told_limit && self.messages == self.told_messages {
             return None;
         }
-        (self.told_limit, self.told_messages) = (limit, self.messages);
-        self.frames = 0;
+        (self.told_limit, self.told_messages, self.frames) = (limit, self.messages, 0);
         Some((limit, self.messages))
     }
 }

@@ -84,12 +84,17 @@ impl Link {
         self.outgoing.has_begun(header, length as u64).then_some((bytes, length))
     }
 
-    /// What the other side must be told now, between two frames: that it may send more. If a frame goes there anyhow, also
-    /// what could wait.
-    pub fn credit(&mut self, goes_anyhow: bool) -> Option<[u8; HEADER_BYTES_MIN]> {
-        self.incoming
-            .credit(goes_anyhow)
-            .map(|(limit, messages)| short(&Header::new(FrameKind::Credit, limit, messages)))
+    /// Whether the other side should be told now what it may send. Otherwise it is told behind a frame that goes there anyhow.
+    #[must_use]
+    pub fn is_credit_due(&self) -> bool {
+        self.incoming.is_credit_due()
+    }
+
+    /// What the other side is told, between two frames: that it may send more, and how much has been received. `None` if that
+    /// is not new.
+    pub fn credit(&mut self) -> Option<[u8; HEADER_BYTES_MIN]> {
+        let (limit, messages) = self.incoming.credit()?;
+        Some(short(&Header::new(FrameKind::Credit, limit, messages)))
     }
 
     /// Bytes of the frames that were begun, and how many of them the other side is known to have taken.

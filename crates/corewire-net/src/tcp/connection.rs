@@ -118,8 +118,8 @@ impl Connection {
         reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
     }
 
-    /// Nothing is waited for before it is read: it may have something.
-    pub(super) fn look(&mut self) {
+    /// It is read next, without a word of the kernel that it has something.
+    pub(super) fn suppose_readable(&mut self) {
         self.is_readable |= !self.is_over && !self.is_full();
     }
 
@@ -130,6 +130,9 @@ impl Connection {
         }
         if self.out_at == self.out.len() {
             (self.out, self.out_at) = (Vec::new(), 0);
+        }
+        if self.writes.is_empty() {
+            self.writes = VecDeque::new();
         }
     }
 
@@ -195,8 +198,12 @@ impl Connection {
         self.waiting_bytes() < GATHERED_BYTES_MAX && frames == 1 && self.link.room() >= needed
     }
 
-    /// Whether something waits to leave.
-    pub(super) fn has_waiting(&self) -> bool {
+    /// Whether something is to leave.
+    pub(super) fn must_flush(&self) -> bool {
+        !self.is_over && (self.has_waiting() || self.link.is_credit_due())
+    }
+
+    fn has_waiting(&self) -> bool {
         self.waiting_bytes() > 0
     }
 
@@ -232,9 +239,7 @@ impl Connection {
             self.out.resize(at + usize::try_from(bytes).unwrap_or(0), 0);
             source.fill(*sent, &mut Fragment::private(&mut self.out[at..]));
             *sent += bytes;
-            if let Some(credit) = self.link.credit(true) {
-                self.out.extend_from_slice(&credit);
-            }
+            self.out.extend(self.link.credit().into_iter().flatten());
             if *sent == total {
                 return true;
             }
@@ -243,22 +248,27 @@ impl Connection {
 
     /// Tells the peer how much of what it has sent was received, before this side waits.
     pub(super) fn tell(&mut self) {
-        // What waits to leave is not added to by a peer that reads nothing.
-        if !self.is_over
-            && !self.has_waiting()
-            && let Some(credit) = self.link.credit(true)
-        {
-            self.out.extend_from_slice(&credit);
+        // A peer that reads nothing adds nothing to what waits to leave.
+        if !self.is_over && !self.has_waiting() {
+            self.out.extend(self.link.credit().into_iter().flatten());
         }
     }
 
-    /// Gives the kernel what waits to leave.
+    /// Gives the kernel what waits to leave, and behind it what the peer must be told.
     pub(super) fn flush(&mut self) {
         let (begun, taken) = self.link.counted();
         while self.writes.front().is_some_and(|end| *end <= taken) {
             self.writes.pop_front();
         }
-        while self.has_waiting() && self.unsendable.is_none() && !self.is_over {
+        while self.unsendable.is_none() && !self.is_over {
+            // Not behind much that a peer does not read.
+            if self.link.is_credit_due() && self.waiting_bytes() < GATHERED_BYTES_MAX {
+                self.out.extend(self.link.credit().into_iter().flatten());
+                self.must_tell = true;
+            }
+            if !self.has_waiting() {
+                break;
+            }
             if self.writes.len() >= WRITES_MAX && !self.must_tell {
                 return;
             }
@@ -279,9 +289,8 @@ impl Connection {
                 }
             }
         }
+        (self.out_at, self.must_tell) = (0, false);
         self.out.clear();
-        self.out_at = 0;
-        self.must_tell = false;
     }
 
     /// This side closes. What has arrived and was not read would make the kernel reset the connection, and the other side
@@ -401,7 +410,7 @@ impl Connection {
         Ok(Arrival { envelope, total, bytes, is_first: taken == 0, place: Place::Slots })
     }
 
-    /// The engine has taken so many bytes. True if the peer must be told something.
+    /// The engine has taken so many bytes. True if the peer should be told.
     pub(super) fn pass(&mut self, bytes: usize) -> bool {
         self.start += bytes;
         if let Err(violation) = self.link.pass(bytes as u64) {
@@ -413,12 +422,7 @@ impl Connection {
                 self.message = None;
             }
         }
-        let credit = self.link.credit(false);
-        if let Some(credit) = credit.filter(|_| !self.is_over) {
-            self.out.extend_from_slice(&credit);
-            self.must_tell = true;
-        }
-        credit.is_some()
+        self.link.is_credit_due()
     }
 }
 

@@ -18,7 +18,7 @@
 //! # Memory
 //!
 //! What has arrived and was not taken, and what waits to leave: for each connection no more than its credit, and 64 KiB and
-//! a frame. An idle connection has neither.
+//! a frame. A connection that was idle when its endpoint slept has neither.
 //!
 //! Sources: Buntinas and others, "Design and Evaluation of Nemesis", 2.2, 3.4 (send bypass), 3.5 (the first read takes header
 //! and beginning).
@@ -195,7 +195,7 @@ impl Tcp {
     /// What lies at the head of a row. Notes its end, if nothing is left.
     fn look(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
         let found = self.at_mut(row).map_or(Ok(None), Connection::arrival);
-        if self.at(row).is_some_and(Connection::has_waiting) {
+        if self.at(row).is_some_and(Connection::must_flush) {
             // The peer may have taken something.
             self.leave_of(row);
         }
@@ -216,7 +216,7 @@ impl Tcp {
 
     fn leave_now(&mut self) {
         for row in self.rows() {
-            if self.at(row).is_some_and(Connection::has_waiting) {
+            if self.at(row).is_some_and(Connection::must_flush) {
                 self.leave_of(row);
             }
         }
@@ -228,10 +228,8 @@ impl Tcp {
             self.ask(0);
             return;
         }
-        for connection in self.connections.iter_mut().flatten() {
-            connection.look();
-            connection.flush();
-        }
+        self.connections.iter_mut().flatten().for_each(Connection::suppose_readable);
+        self.leave_now();
     }
 
     /// Whether there is something to do at once.

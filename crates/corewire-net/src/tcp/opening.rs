@@ -78,7 +78,11 @@ pub fn open(
     let first = preface.map(Preface::to_bytes).unwrap_or_default();
     let Some(for_writing) = left() else { return Err(late) };
     stream.set_write_timeout(Some(for_writing))?;
-    (&mut &*stream).write_all(&[first, own.to_bytes()].concat())?;
+    let written = (&mut &*stream).write_all(&[first, own.to_bytes()].concat());
+    if written.as_ref().is_err_and(is_late) {
+        return Err(late);
+    }
+    written?;
     let mut arrived = Vec::new();
     loop {
         if let Some((other, used)) = Hello::parse(&arrived)? {
@@ -91,11 +95,14 @@ pub fn open(
         match (&mut &*stream).read(&mut bytes) {
             Ok(0) => return Err(OpenError::Closed),
             Ok(count) => arrived.extend_from_slice(&bytes[..count]),
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(late),
-                ErrorKind::Interrupted => {}
-                _ => return Err(error.into()),
-            },
+            Err(error) if is_late(&error) => return Err(late),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether it is the time limit of a socket.
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
