@@ -72,6 +72,11 @@ pub trait Transport {
     #[inline(always)]
     fn flush(&mut self) {}
 
+    /// Whether something that was sent has not left yet: it does so by itself, in later calls.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
     // Receiving.
 
     /// Takes the next message, if it is `wanted`, is short and whole, requests no acknowledgement, fits in

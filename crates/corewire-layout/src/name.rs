@@ -106,6 +106,12 @@ impl ChannelName {
         Self(format!("{}@{group}", self.0))
     }
 
+    /// The name of the endpoint of this name on another host, for display.
+    #[must_use]
+    pub fn on_host(&self, host: &Self) -> Self {
+        Self(format!("{}@{host}", self.0))
+    }
+
     /// Is it the name of a relay's channel?
     #[must_use]
     pub fn is_relayed(&self) -> bool {

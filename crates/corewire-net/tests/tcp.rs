@@ -1,6 +1,9 @@
 //! Engines over the kernel's TCP.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -10,8 +13,11 @@ use corewire_endpoint::{
     Selector,
 };
 use corewire_layout::name::ChannelName;
-use corewire_layout::net::{CREDIT_BYTES_MIN, FrameKind, Header, Hello, Preface};
-use corewire_net::tcp::{OpenError, Tcp, make_room, open};
+use corewire_layout::net::{Answer, FrameKind, Header, Hello};
+use corewire_net::hosts::Hosts;
+use corewire_net::open::{Deadline, Opened, Own, Target, answer, introduce, read_preface};
+use corewire_net::tcp::{Set, Tcp};
+use corewire_os::fork::Descriptor;
 
 const LONG: Duration = Duration::from_secs(60);
 const SLEEP_NS: u64 = 50_000_000;
@@ -20,9 +26,15 @@ fn name(text: &str) -> ChannelName {
     ChannelName::new(text).unwrap()
 }
 
-fn hello(endpoint: &str, incarnation: u128) -> Hello {
-    let (name, host) = (name(endpoint), name("here"));
-    Hello { name, incarnation, host, credit_bytes: 256 << 10, silence_ms: 10_000 }
+fn hosts(own: &str) -> Hosts {
+    let text = format!(
+        "own = {own:?}\n[hosts.a]\naddresses = [\"127.0.0.1:1\"]\n[hosts.b]\naddresses = [\"127.0.0.1:2\"]\n[[allow]]\nhosts = [\"*\"]\nendpoints = [\"*\"]\n"
+    );
+    Hosts::parse(Path::new("hosts.toml"), &text).unwrap()
+}
+
+fn own(endpoint: &str, incarnation: u128) -> Own {
+    Own { name: name(endpoint), incarnation }
 }
 
 fn sockets() -> [TcpStream; 2] {
@@ -31,32 +43,43 @@ fn sockets() -> [TcpStream; 2] {
     [dialled, listener.accept().unwrap().0]
 }
 
+fn descriptor(stream: TcpStream) -> Descriptor {
+    stream.set_nonblocking(true).unwrap();
+    OwnedFd::from(stream).into()
+}
+
+fn tcp() -> Tcp {
+    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    Tcp::new(Arc::new(Set::new(&bell).unwrap()), 0)
+}
+
 /// Two engines that know each other, and each one's handle of the other.
 fn ends(budget: usize) -> [(Engine<Tcp>, Peer); 2] {
     ends_of(sockets(), budget)
 }
 
-fn ends_of([dialled, accepted]: [TcpStream; 2], budget: usize) -> [(Engine<Tcp>, Peer); 2] {
-    let (own, other) = (hello("a", 1), hello("b", 2));
-    let preface = Preface { is_tls: false, wanted: name("b") };
-    let end = |stream: TcpStream, own: &Hello, preface: Option<&Preface>| {
-        if preface.is_none() {
-            // Who takes connections has read it.
-            let mut bytes = vec![0; Preface { is_tls: false, wanted: name("b") }.to_bytes().len()];
-            std::io::Read::read_exact(&mut &stream, &mut bytes).unwrap();
-            assert!(Preface::parse(&bytes).unwrap().is_some());
-        }
-        let opened = open(&stream, own, preface, LONG).unwrap();
-        let mut tcp = Tcp::new().unwrap();
-        let row = tcp.add(stream, own, opened).unwrap();
+fn opened_of([dialled, accepted]: [TcpStream; 2]) -> [Opened; 2] {
+    let deadline = Deadline::within(LONG);
+    thread::scope(|scope| {
+        let second = scope.spawn(move || {
+            let stream = descriptor(accepted);
+            let preface = read_preface(&stream, deadline).unwrap();
+            answer(stream, &preface, &hosts("b"), &own("b", 2), deadline, |_| Ok(())).unwrap()
+        });
+        let target = Target::parse("b@b").unwrap().unwrap();
+        let first = introduce(descriptor(dialled), &hosts("a"), &own("a", 1), &target, deadline);
+        [first.unwrap(), second.join().unwrap()]
+    })
+}
+
+fn ends_of(sockets: [TcpStream; 2], budget: usize) -> [(Engine<Tcp>, Peer); 2] {
+    opened_of(sockets).map(|opened| {
+        let mut tcp = tcp();
+        let row = tcp.add(opened, 1).unwrap();
         let mut engine = Engine::new(tcp, Budget::new(budget, 4), Seed(7));
         engine.handle_notices().unwrap();
         let peer = engine.peer_at(row).unwrap();
         (engine, peer)
-    };
-    thread::scope(|scope| {
-        let second = scope.spawn(|| end(accepted, &other, None));
-        [end(dialled, &own, Some(&preface)), second.join().unwrap()]
     })
 }
 
@@ -173,9 +196,9 @@ fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_
             first.transport_mut().sleep(SLEEP_NS, &[]);
         };
         match why {
-            MessageError::PeerLeft { name } if closes => assert_eq!(name.as_str(), "b"),
+            MessageError::PeerLeft { name } if closes => assert_eq!(name.as_str(), "b@b"),
             MessageError::PeerLost { name, reason, delivered } if !closes => {
-                assert_eq!(name.as_str(), "b");
+                assert_eq!(name.as_str(), "b@b");
                 assert!(matches!(reason, LossReason::Ended | LossReason::Reset), "{reason}");
                 assert_eq!(delivered, 2);
             }
@@ -191,38 +214,25 @@ fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_
     }
 }
 
-#[test]
-fn the_credit_is_less_than_half_of_what_the_kernel_keeps() {
-    let [stream, _other] = sockets();
-    let credit = make_room(&stream).unwrap();
-    let granted = rustix::net::sockopt::socket_recv_buffer_size(&stream).unwrap();
-    assert!(credit >= CREDIT_BYTES_MIN && 2 * credit as usize <= granted, "{credit} {granted}");
-}
-
-#[test]
-fn what_is_no_endpoint_is_refused_and_what_says_nothing_is_not_waited_for() {
-    let [dialled, accepted] = sockets();
-    std::io::Write::write_all(&mut &dialled, &[0x47; 64]).unwrap();
-    assert!(matches!(open(&accepted, &hello("a", 1), None, LONG), Err(OpenError::Refused(_))));
-
-    let [_dialled, accepted] = sockets();
-    let short = Duration::from_millis(1);
-    let silent = open(&accepted, &hello("a", 1), None, short);
-    assert!(matches!(silent, Err(OpenError::Timeout { after }) if after == short), "{silent:?}");
-
-    let [dialled, accepted] = sockets();
-    drop(dialled);
-    assert!(open(&accepted, &hello("a", 1), None, LONG).is_err());
-}
-
 /// An engine whose peer is this socket, which has said hello.
 fn beside_a_socket() -> (Engine<Tcp>, TcpStream) {
     let [theirs, ours] = sockets();
-    let own = hello("a", 1);
-    std::io::Write::write_all(&mut &theirs, &hello("b", 2).to_bytes()).unwrap();
-    let opened = open(&ours, &own, None, LONG).unwrap();
-    let mut tcp = Tcp::new().unwrap();
-    tcp.add(ours, &own, opened).unwrap();
+    let other = Hello {
+        name: name("b"),
+        incarnation: 2,
+        host: name("b"),
+        credit_bytes: 256 << 10,
+        silence_ms: 10_000,
+    };
+    let welcome = Answer::Welcome.to_bytes();
+    std::io::Write::write_all(&mut &theirs, &[&welcome[..], &welcome, &other.to_bytes()].concat())
+        .unwrap();
+    let target = Target::parse("b@b").unwrap().unwrap();
+    let opened =
+        introduce(descriptor(ours), &hosts("a"), &own("a", 1), &target, Deadline::within(LONG))
+            .unwrap();
+    let mut tcp = tcp();
+    tcp.add(opened, 1).unwrap();
     let mut engine = Engine::new(tcp, Budget::new(1 << 20, 4), Seed(7));
     engine.watch_peers();
     engine.handle_notices().unwrap();

@@ -81,11 +81,11 @@ impl<T: Transport> Engine<T> {
         self.peers.transport.flush();
     }
 
-    /// Whether messages wait for room. Acknowledgements do not count: a peer that does not read its own keeps no
-    /// endpoint from closing.
+    /// Whether messages wait for room, or have not left yet. Acknowledgements that wait for room do not count: a peer that does
+    /// not read its own keeps no endpoint from closing.
     #[must_use]
     pub fn has_pending_sends(&self) -> bool {
-        self.peers.has_pending_sends()
+        self.peers.has_pending_sends() || self.peers.transport.has_unsent()
     }
 
     /// Whether an operation or a send is under way, so that arrivals and room may be waited for.

@@ -1,21 +1,25 @@
 //! What travels on a connection between two endpoints of different hosts, byte by byte.
 //!
 //! The side that dials begins with a [`Preface`], in the clear: the process that takes connections for a host reads from it
-//! which endpoint is wanted, and hands the connection over. If it asks for TLS, the handshake of TLS follows, and the rest
-//! travels within it. Then each side sends its [`Hello`], and after that frames. Each frame begins with a [`Header`].
+//! which endpoint is wanted, and hands the connection over. It is answered by an [`Answer`], in the clear, too. If the preface
+//! asks for TLS, the handshake of TLS follows, and the rest travels within it. The side that dials sends its [`Hello`]; the
+//! other side answers it, and sends its own. After that both send frames. Each frame begins with a [`Header`].
 //!
 //! | file | contents |
 //! |---|---|
 //! | this one | why bytes are refused |
+//! | `answer` | the answers of the side that is dialled |
 //! | `opening` | preface and hello |
 //! | `frame` | the header of a frame |
 //!
 //! Everything is hostile until it is parsed. A parser is given all that has arrived, and says how many bytes it has used;
 //! `None` if more must arrive first. How many that is at most does not depend on what has arrived.
 
+mod answer;
 mod frame;
 mod opening;
 
+pub use answer::{ANSWER_BYTES, Answer, Refusal};
 pub use frame::{
     FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header,
 };

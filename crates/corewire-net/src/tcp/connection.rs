@@ -1,32 +1,27 @@
 //! One peer: its socket, its link, what has arrived and what waits to leave.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
 use corewire_endpoint::{Arrival, Envelope, Fragment, Peer, Place, Source, Space, Wants};
-use corewire_layout::net::{
-    FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header, Hello,
-};
-use rustix::buffer::spare_capacity;
+use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header};
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
 
-use super::opening::Opened;
-use crate::link::{CREDIT_BYTES_MAX, Head, Link};
+use crate::link::{Head, Link};
+use crate::open::Opened;
+use crate::wire::{Got, Wire};
 
 /// No more frames are added to what waits to leave than up to here.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
 /// other side has taken some. Otherwise its kernel would close the window while it is stopped, and this one end the connection.
 const WRITES_MAX: usize = 256;
-/// What one system call reads at most.
-const READ_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    wire: Wire,
     link: Link,
     /// What the peer may send before some of it is taken.
     credit_bytes: usize,
@@ -69,11 +64,11 @@ struct Message {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, own: &Hello, opened: Opened) -> Self {
-        let Opened { other, arrived } = opened;
+    pub(super) fn new(opened: Opened) -> Self {
+        let Opened { wire, arrived, own, other } = opened;
         Self {
-            stream,
-            link: Link::new(own, &other),
+            wire,
+            link: Link::new(&own, &other),
             credit_bytes: usize::try_from(own.credit_bytes).unwrap_or(usize::MAX),
             out: Vec::new(),
             out_at: 0,
@@ -94,8 +89,8 @@ impl Connection {
         }
     }
 
-    pub(super) const fn stream(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.wire.as_fd()
     }
 
     pub(super) fn is_open(&self, peer: Peer) -> bool {
@@ -114,7 +109,8 @@ impl Connection {
     fn flags(&self) -> EventFlags {
         let waits_for_more = !self.is_over && !self.is_full();
         let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
-        let has_some = self.has_waiting() && self.writes.len() < WRITES_MAX;
+        let has_some = self.wire.has_waiting()
+            || self.waiting_bytes() > 0 && (self.writes.len() < WRITES_MAX || self.must_tell);
         reads | if has_some { EventFlags::OUT } else { EventFlags::empty() }
     }
 
@@ -134,6 +130,7 @@ impl Connection {
         if self.writes.is_empty() {
             self.writes = VecDeque::new();
         }
+        self.wire.shrink();
     }
 
     pub(super) fn note(&mut self, flags: EventFlags) {
@@ -168,8 +165,14 @@ impl Connection {
         (self.arrived, self.start) = (Vec::new(), 0);
         (self.is_silent, self.is_readable) = (true, false);
         // The other side learns of it at once.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.wire.end();
         !had_ended
+    }
+
+    /// The peer has made another connection, and has forgotten this one.
+    pub(super) fn is_replaced(&mut self) {
+        self.lose(ErrorKind::ConnectionReset);
+        self.wire.end();
     }
 
     fn end(&mut self, how: Gone) {
@@ -203,8 +206,11 @@ impl Connection {
         !self.is_over && (self.has_waiting() || self.link.is_credit_due())
     }
 
-    fn has_waiting(&self) -> bool {
-        self.waiting_bytes() > 0
+    /// Whether something was sent that the kernel has not taken.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.is_over
+            && self.unsendable.is_none()
+            && (self.waiting_bytes() > 0 || self.wire.has_waiting())
     }
 
     fn waiting_bytes(&self) -> usize {
@@ -266,13 +272,17 @@ impl Connection {
                 self.out.extend(self.link.credit().into_iter().flatten());
                 self.must_tell = true;
             }
-            if !self.has_waiting() {
-                break;
-            }
-            if self.writes.len() >= WRITES_MAX && !self.must_tell {
+            let written = if self.waiting_bytes() == 0 {
+                if !self.wire.has_waiting() {
+                    break;
+                }
+                self.wire.flush().map(|()| 0)
+            } else if self.writes.len() >= WRITES_MAX && !self.must_tell {
                 return;
-            }
-            match (&self.stream).write(&self.out[self.out_at..]) {
+            } else {
+                self.wire.write(&self.out[self.out_at..])
+            };
+            match written {
                 Ok(count) => {
                     self.out_at += count;
                     if self.writes.back().is_none_or(|end| *end < begun) {
@@ -285,7 +295,7 @@ impl Connection {
                     // Behind a gap nothing may follow. What has arrived before is read; the end is found behind it.
                     self.unsendable = Some(error.kind());
                     self.is_readable = true;
-                    let _ = self.stream.shutdown(Shutdown::Write);
+                    self.wire.end_writing();
                 }
             }
         }
@@ -293,21 +303,17 @@ impl Connection {
         self.out.clear();
     }
 
-    /// This side closes. What has arrived and was not read would make the kernel reset the connection, and the other side
-    /// might not read to the end: it is read here.
-    pub(super) fn leave(&mut self) {
-        if !self.is_over {
-            self.out.extend_from_slice(&Link::leave());
-            self.flush();
-            let _ = self.stream.shutdown(Shutdown::Write);
-            let mut bytes = [0; 4096];
-            // A side that keeps the rules has sent no more than its credit.
-            for _ in 0..CREDIT_BYTES_MAX / bytes.len() as u64 {
-                if !(&self.stream).read(&mut bytes).is_ok_and(|count| count > 0) {
-                    break;
-                }
-            }
+    /// This side closes: says so, as far as the kernel takes it at once. What it has not read is to be
+    /// [read](crate::tcp::Closing) by then, or the other side may not get all of it.
+    pub(super) fn leave(mut self) -> Option<Wire> {
+        if self.is_over || !self.wire.is_ours() {
+            return None;
         }
+        self.out.extend_from_slice(&Link::leave());
+        self.must_tell = true;
+        self.flush();
+        self.wire.end_writing();
+        Some(self.wire)
     }
 
     // Receiving.
@@ -319,17 +325,22 @@ impl Connection {
         }
         self.arrived.drain(..self.start);
         self.start = 0;
-        self.arrived.reserve(READ_BYTES);
-        let room = self.arrived.capacity() - self.arrived.len();
-        match rustix::io::read(&self.stream, spare_capacity(&mut self.arrived)) {
-            Ok(0) => self.lose(self.unsendable.unwrap_or(ErrorKind::UnexpectedEof)),
-            Ok(count) => {
+        let before = self.arrived.len();
+        match self.wire.read(&mut self.arrived) {
+            Ok(Got::End) => self.lose(self.unsendable.unwrap_or(ErrorKind::UnexpectedEof)),
+            Ok(Got::Some { may_have_more }) => {
                 // The kernel says so if there is more by now.
-                self.is_readable = count == room;
-                return true;
+                self.is_readable = may_have_more;
+                return self.arrived.len() > before;
             }
-            Err(Errno::INTR) => return false,
-            Err(Errno::WOULDBLOCK) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                // What came before is whole, and is received.
+                let (word, found) = ("a record of TLS", 0);
+                self.end(Gone::CutOff(PeerViolation { word, found, position: 0 }));
+                self.wire.end();
+            }
             Err(error) => self.lose(error.kind()),
         }
         self.is_readable = false;

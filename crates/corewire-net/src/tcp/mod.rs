@@ -4,7 +4,7 @@
 //! |---|---|
 //! | this one | the transport: peers by row, and which of them have something |
 //! | `connection` | one peer: its socket, its [link](crate::link), what has arrived and what waits to leave |
-//! | `opening` | how two sides learn of each other before anything else is sent |
+//! | `closing` | connections that this side has left, until the other side has read all |
 //!
 //! # Data path
 //!
@@ -23,12 +23,13 @@
 //! Sources: Buntinas and others, "Design and Evaluation of Nemesis", 2.2, 3.4 (send bypass), 3.5 (the first read takes header
 //! and beginning).
 
+mod closing;
 mod connection;
-mod opening;
 
-use std::collections::BTreeMap;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_endpoint::transport::{
@@ -36,14 +37,17 @@ use corewire_endpoint::transport::{
     Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Wanted, Wants};
-use corewire_layout::net::{FRAME_BYTES_MAX, Hello};
+use corewire_layout::name::ChannelName;
+use corewire_layout::net::FRAME_BYTES_MAX;
 use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_index, offer_number};
+use corewire_os::fork::Descriptor;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::sockopt;
 
+pub use self::closing::Closing;
 use self::connection::Connection;
-pub use self::opening::{OpenError, Opened, make_room, open};
+use crate::open::Opened;
 
 /// Longer messages that receives may ask for are offered.
 const OFFERED_ABOVE: u64 = 64 << 10;
@@ -54,139 +58,335 @@ const ASK_EVERY: u32 = 64;
 /// A sleep may end early.
 const SLEEP_S_MAX: i64 = 1_000_000;
 
+/// The event of the endpoint's bell in its set.
+const BELL: u64 = u64::MAX;
+
+/// The set of descriptors that an endpoint with connections waits for: their sockets, and its bell. Itself a descriptor that
+/// is readable when one of them is ready.
+#[derive(Debug)]
+pub struct Set(Descriptor);
+
+impl Set {
+    /// A set with a bell.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn new(bell: impl AsFd) -> std::io::Result<Self> {
+        let set = Self(Descriptor::make(|| epoll::create(CreateFlags::CLOEXEC))?);
+        epoll::add(&set.0, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        Ok(set)
+    }
+}
+
+impl AsFd for Set {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Who has a row.
+#[derive(Debug, Default)]
+struct Place {
+    /// Which connection it is, as the caller has numbered it; 0 if none.
+    number: u64,
+    connection: Option<Connection>,
+    /// It is reserved for the endpoint of this name.
+    reserved: Option<(ChannelName, Option<u128>)>,
+    /// In the lists of these names.
+    is_ready: bool,
+    is_unsent: bool,
+    is_untold: bool,
+}
+
+impl Place {
+    const fn is_free(&self) -> bool {
+        self.connection.is_none() && self.reserved.is_none()
+    }
+}
+
 /// Connections to peers, by row.
 #[derive(Debug)]
 pub struct Tcp {
-    connections: Vec<Option<Connection>>,
-    set: OwnedFd,
+    /// The first row.
+    first: u32,
+    places: Vec<Place>,
+    set: Arc<Set>,
     changes: Vec<Change>,
     last: u32,
     polls: u32,
     is_gathering: bool,
+    /// Rows that may have something, those of which something leaves with the next flush, and those of which something was
+    /// taken since this side waited last.
+    ready: VecDeque<u32>,
+    unsent: Vec<u32>,
+    untold: Vec<u32>,
+    /// Connections that are not over.
+    open: usize,
     /// Offers that are valid, by index: their numbers; and how many there were.
     offers: BTreeMap<u16, u64>,
     offer_count: u64,
 }
 
 impl Tcp {
-    /// Without any peer.
-    ///
-    /// # Errors
-    /// Of the system call that creates a set of descriptors.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            connections: Vec::new(),
-            set: epoll::create(CreateFlags::CLOEXEC)?,
+    /// Without any peer. Its rows are `first` and those behind.
+    #[must_use]
+    pub fn new(set: Arc<Set>, first: u32) -> Self {
+        Self {
+            first,
+            places: Vec::new(),
+            set,
             changes: Vec::new(),
-            last: 0,
+            last: first,
             polls: 0,
             is_gathering: false,
+            ready: VecDeque::new(),
+            unsent: Vec::new(),
+            untold: Vec::new(),
+            open: 0,
             offers: BTreeMap::new(),
             offer_count: 0,
-        })
+        }
     }
 
-    /// Adds the peer at the other end of a connection that was [opened](open). Returns its row.
+    /// Adds the peer at the other end of a connection, which has this number for the caller: in the row that is
+    /// [reserved](Self::reserve) for it, or in a free one. Returns the row.
     ///
     /// # Errors
     /// Of a system call; the connection is closed then.
-    pub fn add(&mut self, stream: TcpStream, own: &Hello, opened: Opened) -> std::io::Result<u32> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        find_silence(&stream, own.silence_ms)?;
-        let free = self.connections.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.connections.len());
-        let row = u32::try_from(index).map_err(std::io::Error::other)?;
-        epoll::add(&self.set, &stream, EventData::new_u64(u64::from(row)), EventFlags::IN)?;
-        let (name, incarnation) = (opened.other.name.clone(), opened.other.incarnation);
-        let connection = Some(Connection::new(stream, own, opened));
-        match self.connections.get_mut(index) {
-            Some(place) => *place = connection,
-            None => self.connections.push(connection),
+    pub fn add(&mut self, opened: Opened, number: u64) -> std::io::Result<u32> {
+        let (name, incarnation) =
+            (opened.other.name.on_host(&opened.other.host), opened.other.incarnation);
+        sockopt::set_tcp_nodelay(&opened.wire, true)?;
+        find_silence(&opened.wire, opened.own.silence_ms)?;
+        let is_its = |place: &Place| {
+            let reserved = place.reserved.as_ref().filter(|_| place.connection.is_none());
+            reserved
+                .is_some_and(|(its, only)| *its == name && only.is_none_or(|it| it == incarnation))
+        };
+        let row = self.first_row(is_its).map_or_else(|| self.free_row(), Ok)?;
+        epoll::add(&*self.set, &opened.wire, EventData::new_u64(u64::from(row)), EventFlags::IN)?;
+        if let Some(place) = self.place(row) {
+            place.connection = Some(Connection::new(opened));
+            (place.number, place.reserved) = (number, None);
         }
+        self.open += 1;
+        self.make_ready(row);
         self.changes.push(Change::Came { row, name, incarnation });
         Ok(row)
     }
 
+    /// A row for the peer of this name, and incarnation if that is known, before it is connected: the same for the same one.
+    ///
+    /// # Errors
+    /// There are too many rows.
+    pub fn reserve(
+        &mut self,
+        name: &ChannelName,
+        incarnation: Option<u128>,
+    ) -> std::io::Result<u32> {
+        let key = (name.clone(), incarnation);
+        let is_its =
+            |place: &Place| place.reserved.as_ref().is_some_and(|reserved| *reserved == key);
+        if let Some(row) = self.first_row(is_its) {
+            return Ok(row);
+        }
+        let row = self.free_row()?;
+        if let Some(place) = self.place(row) {
+            place.reserved = Some(key);
+        }
+        Ok(row)
+    }
+
+    /// For whom a row is reserved that has no connection.
+    #[must_use]
+    pub fn reserved_for(&self, row: u32) -> Option<&(ChannelName, Option<u128>)> {
+        self.places.get(row.wrapping_sub(self.first) as usize)?.reserved.as_ref()
+    }
+
+    /// The peer for which a row is reserved cannot be connected.
+    pub fn give_up(&mut self, row: u32, how: Gone) {
+        if self.reserved_for(row).is_some() {
+            self.changes.push(Change::Gone { row, how });
+        }
+    }
+
+    /// Ends the connection that has this number: the peer has made a new one, and knows nothing of this one any more.
+    pub fn replace(&mut self, number: u64) {
+        let found = self.first_row(|place| place.number == number);
+        if let Some(row) = found
+            && let Some(connection) = self.at_mut(row)
+        {
+            connection.is_replaced();
+            self.note_end(row);
+        }
+    }
+
+    /// The number of the connection that a row has or had; 0 if none.
+    #[must_use]
+    pub fn number_of(&self, row: u32) -> u64 {
+        self.places.get(row.wrapping_sub(self.first) as usize).map_or(0, |place| place.number)
+    }
+
+    /// The first row that it is responsible for.
+    #[must_use]
+    pub const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Whether any connection is not over.
+    #[inline]
+    #[must_use]
+    pub const fn has_peers(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Whether something is known that can be taken, without asking the kernel.
+    #[inline]
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn first_row(&self, is_it: impl FnMut(&Place) -> bool) -> Option<u32> {
+        let index = self.places.iter().position(is_it)?;
+        u32::try_from(index).ok().map(|index| self.first + index)
+    }
+
+    fn free_row(&mut self) -> std::io::Result<u32> {
+        if let Some(row) = self.first_row(Place::is_free) {
+            return Ok(row);
+        }
+        self.places.push(Place::default());
+        let index = u32::try_from(self.places.len() - 1).ok();
+        index
+            .and_then(|index| self.first.checked_add(index))
+            .ok_or_else(|| std::io::Error::other("too many rows"))
+    }
+
+    fn place(&mut self, row: u32) -> Option<&mut Place> {
+        self.places.get_mut(row.wrapping_sub(self.first) as usize)
+    }
+
     fn at(&self, row: u32) -> Option<&Connection> {
-        self.connections.get(row as usize)?.as_ref()
+        self.places.get(row.wrapping_sub(self.first) as usize)?.connection.as_ref()
     }
 
     fn at_mut(&mut self, row: u32) -> Option<&mut Connection> {
-        self.connections.get_mut(row as usize)?.as_mut()
+        self.place(row)?.connection.as_mut()
     }
 
-    /// Asks the kernel which connections have something, for at most `limit_ns`.
-    fn ask(&mut self, limit_ns: u64) -> bool {
+    /// A row may have something.
+    fn make_ready(&mut self, row: u32) {
+        if let Some(place) = self.place(row)
+            && !std::mem::replace(&mut place.is_ready, true)
+        {
+            self.ready.push_back(row);
+        }
+    }
+
+    /// Something was taken of a row.
+    fn make_untold(&mut self, row: u32) {
+        if let Some(place) = self.place(row)
+            && !std::mem::replace(&mut place.is_untold, true)
+        {
+            self.untold.push(row);
+        }
+    }
+
+    /// Waits for the kernel, for at most `limit_ns`, until a connection has something or the bell rings.
+    pub fn wait(&mut self, limit_ns: u64) {
         let limit = Timespec {
             // Longer ones need a system call that kernels before 5.11 lack.
             tv_sec: i64::try_from(limit_ns / 1_000_000_000)
                 .map_or(SLEEP_S_MAX, |it| it.min(SLEEP_S_MAX)),
             tv_nsec: i64::try_from(limit_ns % 1_000_000_000).unwrap_or(0),
         };
-        let mut events = Vec::with_capacity(64);
+        let mut events = [const { MaybeUninit::uninit() }; 64];
         // An interrupted wait is one that was short.
-        if epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut events), Some(&limit))
-            .is_err()
-        {
-            return false;
-        }
-        for event in &events {
-            let row = u32::try_from(event.data.u64()).unwrap_or(u32::MAX);
-            if let Some(connection) = self.at_mut(row) {
-                let flags = event.flags;
-                connection.note(flags);
-                if flags.contains(EventFlags::OUT) {
-                    connection.flush();
-                    self.watch(row);
-                }
+        let Ok((events, _)) = epoll::wait(&*self.set, &mut events, Some(&limit)) else { return };
+        for event in events {
+            let Ok(row) = u32::try_from(event.data.u64()) else { continue };
+            let flags = event.flags;
+            let Some(connection) = self.at_mut(row) else { continue };
+            connection.note(flags);
+            if flags.contains(EventFlags::OUT) {
+                connection.flush();
+                self.watch(row);
+            }
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                self.make_ready(row);
             }
         }
-        !events.is_empty()
     }
 
     /// Tells the kernel what is waited for on a connection, if that has changed.
     fn watch(&mut self, row: u32) {
-        let Self { connections, set, .. } = self;
-        let Some(Some(connection)) = connections.get_mut(row as usize) else { return };
+        let Self { places, set, first, .. } = self;
+        let Some(place) = places.get_mut(row.wrapping_sub(*first) as usize) else { return };
+        let Some(connection) = &mut place.connection else { return };
         if let Some(flags) = connection.changed_flags() {
             let data = EventData::new_u64(u64::from(row));
             // It is in the set until it has ended.
-            let _ = epoll::modify(&*set, connection.stream(), data, flags);
+            let _ = epoll::modify(&**set, connection.socket(), data, flags);
         }
     }
 
     /// Gives the kernel what waits to leave of a row, unless more is gathered.
     fn leave_of(&mut self, row: u32) {
-        if !self.is_gathering
-            && let Some(connection) = self.at_mut(row)
-        {
+        if self.is_gathering {
+            if let Some(place) = self.place(row)
+                && !std::mem::replace(&mut place.is_unsent, true)
+            {
+                self.unsent.push(row);
+            }
+            return;
+        }
+        if let Some(connection) = self.at_mut(row) {
             connection.flush();
         }
         self.watch(row);
     }
 
+    /// Gives the kernel what was gathered.
+    fn leave_now(&mut self) {
+        for row in std::mem::take(&mut self.unsent) {
+            if let Some(place) = self.place(row) {
+                place.is_unsent = false;
+            }
+            self.leave_of(row);
+        }
+    }
+
     /// The kernel has nothing more to tell of a row.
     fn forget(&self, row: u32) {
         if let Some(connection) = self.at(row) {
-            let _ = epoll::delete(&self.set, connection.stream());
+            let _ = epoll::delete(&*self.set, connection.socket());
         }
     }
 
     /// A row of which something can be taken, or that breaks the rules.
-    fn ready(&mut self) -> Option<u32> {
-        let count = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
-        let last = self.last;
-        for row in (1..=count).map(|step| (last + step) % count) {
+    fn next_ready(&mut self) -> Option<u32> {
+        for _ in 0..self.ready.len() {
+            let row = self.ready.pop_front()?;
+            if let Some(place) = self.place(row) {
+                place.is_ready = false;
+            }
             let Some(connection) = self.at_mut(row) else { continue };
             if connection.is_held {
                 // Its end must be found, whatever waits before it.
                 connection.read_ahead();
                 self.note_end(row);
                 self.watch(row);
-            } else if connection.may_have() && !matches!(self.look(row), Ok(None)) {
-                self.last = row;
-                return Some(row);
+            } else if connection.may_have() {
+                let found = self.look(row);
+                let is_left = self.at(row).is_some_and(Connection::may_have);
+                if is_left || !matches!(found, Ok(None)) {
+                    self.make_ready(row);
+                }
+                if !matches!(found, Ok(None)) {
+                    self.last = row;
+                    return Some(row);
+                }
             }
         }
         None
@@ -206,54 +406,57 @@ impl Tcp {
     fn note_end(&mut self, row: u32) {
         if let Some(how) = self.at_mut(row).and_then(Connection::take_end) {
             self.changes.push(Change::Gone { row, how });
+            self.open = self.open.saturating_sub(1);
             self.forget(row);
-        }
-    }
-
-    fn rows(&self) -> std::ops::Range<u32> {
-        0..u32::try_from(self.connections.len()).unwrap_or(u32::MAX)
-    }
-
-    fn leave_now(&mut self) {
-        for row in self.rows() {
-            if self.at(row).is_some_and(Connection::must_flush) {
-                self.leave_of(row);
-            }
         }
     }
 
     /// Finds out which connections have something, and gives the kernel what it takes by now.
     fn look_at_all(&mut self) {
-        if self.connections.len() > READ_MAX {
-            self.ask(0);
+        if self.places.len() > READ_MAX {
+            self.wait(0);
             return;
         }
-        self.connections.iter_mut().flatten().for_each(Connection::suppose_readable);
-        self.leave_now();
+        for row in self.first..self.first + u32::try_from(self.places.len()).unwrap_or(0) {
+            if let Some(connection) = self.at_mut(row) {
+                connection.suppose_readable();
+                let must_flush = connection.must_flush();
+                if must_flush {
+                    self.leave_of(row);
+                }
+                self.make_ready(row);
+            }
+        }
     }
 
     /// Whether there is something to do at once.
     fn has_something(&mut self) -> bool {
-        self.has_notice() || self.ready().is_some() || self.has_notice()
+        self.has_notice() || self.next_ready().is_some() || self.has_notice()
+    }
+
+    /// Says to all peers that this endpoint closes. Returns the connections, which are to be read to their ends.
+    pub fn close(&mut self) -> Closing {
+        let connections = self.places.iter_mut().filter_map(|place| place.connection.take());
+        Closing::new(connections.filter_map(Connection::leave).collect())
     }
 }
 
 /// Lets the kernel end a connection to a host that acknowledges nothing for so long, whether or not something is sent to it.
-fn find_silence(stream: &TcpStream, silence_ms: u32) -> std::io::Result<()> {
+fn find_silence(stream: impl AsFd, silence_ms: u32) -> std::io::Result<()> {
     let silence = Duration::from_millis(u64::from(silence_ms));
     // Probes that are sent while nothing else is; the kernel counts in seconds.
     let [first, next] = [silence / 2, silence / 6].map(|time| time.max(Duration::from_secs(1)));
-    sockopt::set_tcp_user_timeout(stream, silence_ms)?;
-    sockopt::set_tcp_keepidle(stream, first)?;
-    sockopt::set_tcp_keepintvl(stream, next)?;
-    sockopt::set_tcp_keepcnt(stream, 3)?;
-    Ok(sockopt::set_socket_keepalive(stream, true)?)
+    sockopt::set_tcp_user_timeout(&stream, silence_ms)?;
+    sockopt::set_tcp_keepidle(&stream, first)?;
+    sockopt::set_tcp_keepintvl(&stream, next)?;
+    sockopt::set_tcp_keepcnt(&stream, 3)?;
+    Ok(sockopt::set_socket_keepalive(&stream, true)?)
 }
 
 impl Drop for Tcp {
-    /// Says so to the peers, as far as the kernel takes it at once.
+    /// Says so to the peers, as far as the kernel takes it at once. In a forked child, nothing.
     fn drop(&mut self) {
-        self.connections.iter_mut().flatten().for_each(Connection::leave);
+        self.close().finish_apart();
     }
 }
 
@@ -276,14 +479,15 @@ impl Transport for Tcp {
     fn cut_off(&mut self, row: u32, violation: PeerViolation) {
         self.forget(row);
         if self.at_mut(row).is_some_and(Connection::is_cut_off) {
+            self.open = self.open.saturating_sub(1);
             self.changes.push(Change::Gone { row, how: Gone::CutOff(violation) });
         }
     }
 
     fn remove(&mut self, row: u32) {
         self.forget(row);
-        if let Some(place) = self.connections.get_mut(row as usize) {
-            *place = None;
+        if let Some(place) = self.place(row) {
+            (place.connection, place.reserved, place.number) = (None, None, 0);
         }
     }
 
@@ -344,9 +548,9 @@ impl Transport for Tcp {
         if self.polls.is_multiple_of(ASK_EVERY) {
             self.look_at_all();
         }
-        self.ready().or_else(|| {
+        self.next_ready().or_else(|| {
             self.look_at_all();
-            self.ready()
+            self.next_ready()
         })
     }
 
@@ -365,6 +569,7 @@ impl Transport for Tcp {
     }
 
     fn pass(&mut self, row: u32, arrival: &Arrival) {
+        self.make_untold(row);
         if self.at_mut(row).is_some_and(|connection| connection.pass(arrival.bytes)) {
             self.leave_of(row);
         }
@@ -380,6 +585,7 @@ impl Transport for Tcp {
     fn release(&mut self, row: u32) {
         if let Some(connection) = self.at_mut(row) {
             connection.is_held = false;
+            self.make_ready(row);
             self.watch(row);
         }
     }
@@ -387,6 +593,7 @@ impl Transport for Tcp {
     fn look_at(&mut self, row: u32) {
         if let Some(connection) = self.at_mut(row) {
             connection.note(EventFlags::IN);
+            self.make_ready(row);
         }
     }
 
@@ -485,15 +692,21 @@ impl Transport for Tcp {
 
     fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
         if self.arm(wanted) {
-            self.connections.iter_mut().flatten().for_each(Connection::shrink);
-            self.ask(limit_ns);
+            self.wait(limit_ns);
         }
     }
 
     fn arm(&mut self, wanted: &[Room]) -> bool {
-        for row in self.rows() {
+        for row in std::mem::take(&mut self.untold) {
+            if let Some(place) = self.place(row) {
+                place.is_untold = false;
+            }
             if let Some(connection) = self.at_mut(row) {
                 connection.tell();
+                self.leave_of(row);
+            }
+            if let Some(connection) = self.at_mut(row) {
+                connection.shrink();
             }
         }
         self.leave_now();
@@ -504,5 +717,10 @@ impl Transport for Tcp {
             self.at(room.row).is_some_and(|connection| connection.has_room(bytes))
         };
         !wanted.iter().any(has_room) && !self.has_something()
+    }
+
+    fn has_unsent(&self) -> bool {
+        let connections = self.places.iter().filter_map(|place| place.connection.as_ref());
+        self.has_peers() && connections.into_iter().any(Connection::has_waiting)
     }
 }

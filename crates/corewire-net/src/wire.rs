@@ -1,0 +1,180 @@
+//! The socket of a connection, with TLS or without. Never blocks.
+
+use std::io::{self, BufRead as _, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use corewire_os::fork::Descriptor;
+use rustix::buffer::spare_capacity;
+use rustix::net::Shutdown;
+
+/// What one system call reads at most.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+
+/// A connected socket.
+pub(crate) struct Wire {
+    stream: Descriptor,
+    session: Option<Box<Session>>,
+}
+
+/// What TLS needs.
+struct Session {
+    tls: rustls::Connection,
+    /// What the kernel has given.
+    read: Vec<u8>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// The other side sends nothing more.
+    End,
+    /// Something, of which the caller has some, or nothing yet. Whether the kernel may have more.
+    Some { may_have_more: bool },
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { stream, session } = self;
+        f.debug_struct("Wire").field("stream", stream).field("is_tls", &session.is_some()).finish()
+    }
+}
+
+impl Wire {
+    /// A socket that does not block.
+    pub(crate) fn new(stream: Descriptor, session: Option<rustls::Connection>) -> Self {
+        let session = session.map(|tls| Box::new(Session { tls, read: Vec::new() }));
+        Self { stream, session }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// False in a forked child, where nothing may be done with it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.stream.is_ours()
+    }
+
+    /// Gives back memory that nothing lies in.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.read = Vec::new();
+        }
+    }
+
+    /// Appends what has arrived.
+    ///
+    /// # Errors
+    /// Of the system call; `InvalidData` if the bytes are not those of the session.
+    pub(crate) fn read(&mut self, arrived: &mut Vec<u8>) -> io::Result<Got> {
+        let Self { stream, session } = self;
+        let Some(session) = session else {
+            arrived.reserve(READ_BYTES);
+            let room = arrived.capacity() - arrived.len();
+            let count = rustix::io::read(stream, spare_capacity(arrived))?;
+            return Ok(if count == 0 {
+                Got::End
+            } else {
+                Got::Some { may_have_more: count == room }
+            });
+        };
+        session.read.clear();
+        session.read.reserve_exact(READ_BYTES);
+        let count = rustix::io::read(stream, spare_capacity(&mut session.read))?;
+        if count == 0 {
+            return Ok(Got::End);
+        }
+        let mut rest = &session.read[..];
+        while !rest.is_empty() {
+            session.tls.read_tls(&mut rest)?;
+            session
+                .tls
+                .process_new_packets()
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            take_plain(&mut session.tls, arrived)?;
+        }
+        Ok(Got::Some { may_have_more: count >= READ_BYTES })
+    }
+
+    /// Takes as many of these bytes as there is room for, and gives the kernel what it takes.
+    ///
+    /// # Errors
+    /// Of the system call; `WouldBlock` if there is no room for any.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self { stream, session } = self;
+        let Some(session) = session else { return Ok(rustix::io::write(stream, bytes)?) };
+        Self::write_tls(stream, &mut session.tls)?;
+        let count = session.tls.writer().write(bytes)?;
+        match Self::write_tls(stream, &mut session.tls) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    /// Whether bytes that were taken wait for the kernel.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.tls.wants_write())
+    }
+
+    /// Gives the kernel what was taken.
+    ///
+    /// # Errors
+    /// Of the system call; `WouldBlock` if it does not take all.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Self { stream, session } = self;
+        session.as_mut().map_or(Ok(()), |session| Self::write_tls(stream, &mut session.tls))
+    }
+
+    fn write_tls(stream: &Descriptor, tls: &mut rustls::Connection) -> io::Result<()> {
+        while tls.wants_write() {
+            tls.write_tls(&mut Raw(stream.as_fd()))?;
+        }
+        Ok(())
+    }
+
+    /// Sends nothing more.
+    pub(crate) fn end_writing(&self) {
+        let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
+    }
+
+    /// Sends and receives nothing more.
+    pub(crate) fn end(&self) {
+        let _ = rustix::net::shutdown(&self.stream, Shutdown::Both);
+    }
+}
+
+/// Appends what a session has decrypted.
+pub(crate) fn take_plain(tls: &mut rustls::Connection, arrived: &mut Vec<u8>) -> io::Result<()> {
+    let mut reader = tls.reader();
+    loop {
+        match reader.fill_buf() {
+            Ok([]) => return Ok(()),
+            Ok(plain) => {
+                arrived.extend_from_slice(plain);
+                let count = plain.len();
+                reader.consume(count);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// A socket as `rustls` wants it.
+struct Raw<'a>(BorrowedFd<'a>);
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
