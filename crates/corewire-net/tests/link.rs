@@ -29,7 +29,7 @@ impl Dice {
 fn hello(credit_bytes: u32) -> Hello {
     let name = |text| ChannelName::new(text).unwrap();
     let (name, host) = (name("orders"), name("a"));
-    Hello { name, incarnation: 1, host, credit_bytes, silence_ms: 10_000 }
+    Hello { name, incarnation: 1, host, credit_bytes, silence_ms: 10_000, connection: 1, last: 0 }
 }
 
 /// The byte of a message at an offset.

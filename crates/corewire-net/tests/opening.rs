@@ -15,7 +15,8 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::net::{Preface, Refusal};
 use corewire_net::hosts::Hosts;
 use corewire_net::open::{
-    Deadline, OpenError, Opened, Own, Target, accept, answer, dial, listen, read_preface, refuse,
+    Deadline, Numbers, OpenError, Opened, Own, Target, accept, answer, dial, listen, read_preface,
+    refuse,
 };
 use corewire_net::tcp::{Set, Tcp};
 use corewire_os::fork::Descriptor;
@@ -98,8 +99,15 @@ fn meet(
 ) -> [Result<Opened, OpenError>; 2] {
     let target = Target::parse(target).unwrap().unwrap();
     thread::scope(|scope| {
-        let first = scope
-            .spawn(|| dial(dialling, &Own { name: name("caller"), incarnation: 1 }, &target, LONG));
+        let first = scope.spawn(|| {
+            dial(
+                dialling,
+                &Own { name: name("caller"), incarnation: 1 },
+                Numbers::default(),
+                &target,
+                LONG,
+            )
+        });
         let second = take(&listener.0, dialled);
         [first.join().unwrap(), second]
     })
@@ -305,7 +313,7 @@ fn what_cannot_be_used_is_named() {
     let dial = |hosts: &Hosts, target: &str| {
         let own = Own { name: name("caller"), incarnation: 1 };
         let target = Target::parse(target).unwrap().unwrap();
-        dial(hosts, &own, &target, Duration::from_millis(1500)).unwrap_err()
+        dial(hosts, &own, Numbers::default(), &target, Duration::from_millis(1500)).unwrap_err()
     };
     let known = hosts(&directory, "a", None, at);
     assert!(

@@ -15,7 +15,7 @@ use corewire_endpoint::{
 use corewire_layout::name::ChannelName;
 use corewire_layout::net::{Answer, FrameKind, Header, Hello};
 use corewire_net::hosts::Hosts;
-use corewire_net::open::{Deadline, Opened, Own, Target, answer, introduce, read_preface};
+use corewire_net::open::{Deadline, Numbers, Opened, Own, Target, answer, introduce, read_preface};
 use corewire_net::tcp::{Set, Tcp};
 use corewire_os::fork::Descriptor;
 
@@ -67,7 +67,14 @@ fn opened_of([dialled, accepted]: [TcpStream; 2]) -> [Opened; 2] {
             answer(stream, &preface, &hosts("b"), &own("b", 2), deadline, |_| Ok(())).unwrap()
         });
         let target = Target::parse("b@b").unwrap().unwrap();
-        let first = introduce(descriptor(dialled), &hosts("a"), &own("a", 1), &target, deadline);
+        let first = introduce(
+            descriptor(dialled),
+            &hosts("a"),
+            &own("a", 1),
+            Numbers::default(),
+            &target,
+            deadline,
+        );
         [first.unwrap(), second.join().unwrap()]
     })
 }
@@ -223,14 +230,22 @@ fn beside_a_socket() -> (Engine<Tcp>, TcpStream) {
         host: name("b"),
         credit_bytes: 256 << 10,
         silence_ms: 10_000,
+        connection: 1,
+        last: 0,
     };
     let welcome = Answer::Welcome.to_bytes();
     std::io::Write::write_all(&mut &theirs, &[&welcome[..], &welcome, &other.to_bytes()].concat())
         .unwrap();
     let target = Target::parse("b@b").unwrap().unwrap();
-    let opened =
-        introduce(descriptor(ours), &hosts("a"), &own("a", 1), &target, Deadline::within(LONG))
-            .unwrap();
+    let opened = introduce(
+        descriptor(ours),
+        &hosts("a"),
+        &own("a", 1),
+        Numbers::default(),
+        &target,
+        Deadline::within(LONG),
+    )
+    .unwrap();
     let mut tcp = tcp();
     tcp.add(opened, 1).unwrap();
     let mut engine = Engine::new(tcp, Budget::new(1 << 20, 4), Seed(7));

@@ -114,6 +114,37 @@ pub(crate) enum PeerChange {
     Gone { row: u32, how: Gone, is_closed: bool },
 }
 
+/// What the control half has found out about endpoints of other hosts.
+#[cfg(feature = "net")]
+pub(crate) enum FarChange {
+    /// There is a connection, which has this number.
+    Opened { number: u64, opened: Box<corewire_net::open::Opened> },
+    /// The peer of the connection with this number has made another one.
+    Replaced { number: u64 },
+    /// The peer for which this row is reserved cannot be connected.
+    NotLinked { row: u32, how: Gone },
+}
+
+/// The control half of an endpoint's connections to other hosts. Changes are announced by [`notice::PEERS`].
+#[cfg(feature = "net")]
+pub(crate) trait FarHalf: Send + Sync {
+    /// The set of descriptors that the endpoint waits for, if it has connections.
+    fn set(&self) -> &Arc<corewire_net::tcp::Set>;
+    /// Where connections are taken.
+    fn addresses(&self) -> Vec<std::net::SocketAddr>;
+    /// Whether this is the name of this host.
+    fn is_own(&self, host: &ChannelName) -> bool;
+    /// Connects to an endpoint, unless it is connected. Returns the number of the connection, and which endpoint of its name
+    /// it is.
+    fn connect(&self, target: &corewire_net::open::Target) -> Result<(u64, u128), ConnectError>;
+    /// Makes a thread connect the endpoint for which a row is reserved.
+    fn link(&self, row: u32, target: corewire_net::open::Target, incarnation: Option<u128>);
+    /// Takes what has changed since the last call.
+    fn changes(&self) -> Vec<FarChange>;
+    /// The connection with this number has ended: its peer may make another one.
+    fn ended(&self, number: u64);
+}
+
 /// Bits of an endpoint's notices.
 pub(crate) mod notice {
     /// A peer has come or gone.
@@ -140,6 +171,9 @@ pub(crate) trait EndpointHalf: Send + Sync {
     fn bell(&self) -> &Arc<Bell>;
     /// True in a forked child.
     fn is_forked(&self) -> bool;
+    /// The control half of its connections to other hosts.
+    #[cfg(feature = "net")]
+    fn far(&self) -> &Arc<dyn FarHalf>;
     /// Links this endpoint with the existing one of `name`. Returns its row, and which endpoint of that name it is.
     fn connect(&self, name: &ChannelName) -> Result<(u32, u128), ConnectError>;
     /// Reserves a row for the endpoint of this name, and incarnation if that is known, whether it exists or not; or returns

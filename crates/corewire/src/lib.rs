@@ -203,6 +203,8 @@ mod topology;
 mod tuning;
 mod typed;
 mod wait;
+#[cfg(feature = "net")]
+mod ways;
 mod window_handle;
 
 pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
@@ -325,6 +327,11 @@ pub use corewire_layout::message_type::TypeName;
 pub use corewire_layout::name::{ChannelName, NameError, NameKind};
 pub use corewire_layout::segment::{HeaderError, Policy};
 pub use corewire_layout::window::{Rights as WindowRights, WINDOW_COUNTERS_MAX};
+#[cfg(feature = "net")]
+pub use corewire_net::{
+    hosts::{Host, Hosts, HostsError},
+    open::{OpenError as HostError, TargetError},
+};
 pub use corewire_os::OsError;
 pub use corewire_os::access::Access;
 pub use corewire_os::directory::DirectoryError;

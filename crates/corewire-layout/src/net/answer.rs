@@ -34,7 +34,8 @@ pub enum Refusal {
     NotFound = 1,
     /// No rule of its lets the host of the side that dials reach that endpoint.
     NotAllowed = 2,
-    /// It is dialling the side that dials, and its connection is the one that stays.
+    /// There is a connection with the side that dials already, or it is being made, which that side does not know yet. The
+    /// hello of this side follows.
     Crossed = 3,
     /// The endpoint has as many peers as it may have.
     Full = 4,
@@ -72,7 +73,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::NotFound => "no endpoint of that name can be reached there",
             Self::NotAllowed => "no rule there lets this host reach that endpoint",
-            Self::Crossed => "it is connecting to this endpoint itself",
+            Self::Crossed => "it is connecting to this endpoint itself, or has done so",
             Self::Full => "the endpoint has as many peers as it may have",
             Self::NeedsTls => "it takes connections with TLS only",
             Self::NoTls => "it has no certificate for TLS",

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FRAME_BYTES_MAX, HEADER_BYTES_MAX, NET_VERSION, NetError};
@@ -42,9 +42,11 @@ struct RawHello {
     incarnation: [u8; 16],
     silence_ms: U32,
     zero: U32,
+    connection: U64,
+    last: U64,
 }
 
-const _: () = assert!(PREFACE_BYTES == 16 && HELLO_BYTES == 32);
+const _: () = assert!(PREFACE_BYTES == 16 && HELLO_BYTES == 48);
 
 /// The first bytes of the side that dials.
 ///
@@ -106,8 +108,8 @@ impl Preface {
 /// What each side says of itself, once the connection is as secure as it will be.
 ///
 /// ```text
-///   0         2            3            4        8             24        28  32
-///   | version | name bytes | host bytes | credit | incarnation | silence | 0 | name | host
+///   0         2            3            4        8             24        28  32           40     48
+///   | version | name bytes | host bytes | credit | incarnation | silence | 0 | connection | last | name | host
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
@@ -122,13 +124,18 @@ pub struct Hello {
     pub credit_bytes: u32,
     /// It takes the host of the other side for silent if that has not acknowledged anything for so many milliseconds.
     pub silence_ms: u32,
+    /// The number that the side that dials gives this connection. No other one between the two has it.
+    pub connection: u64,
+    /// Of the side that dials: the last connection with an endpoint of the wanted name and host that it knew; 0 if none. The
+    /// other side knows by it whether a connection that it has was lost, or is not known there yet.
+    pub last: u64,
 }
 
 impl Hello {
     /// Its bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { name, incarnation, host, credit_bytes, silence_ms } = self;
+        let Self { name, incarnation, host, credit_bytes, silence_ms, connection, last } = self;
         let raw = RawHello {
             version: NET_VERSION.into(),
             name_bytes: length_of(name),
@@ -137,6 +144,8 @@ impl Hello {
             incarnation: incarnation.to_le_bytes(),
             silence_ms: (*silence_ms).into(),
             zero: U32::ZERO,
+            connection: (*connection).into(),
+            last: (*last).into(),
         };
         [raw.as_bytes(), name.as_str().as_bytes(), host.as_str().as_bytes()].concat()
     }
@@ -160,7 +169,9 @@ impl Hello {
         let Some((host, end)) = host else { return Ok(None) };
         let incarnation = u128::from_le_bytes(raw.incarnation);
         let silence_ms = raw.silence_ms.get();
-        Ok(Some((Self { name, incarnation, host, credit_bytes, silence_ms }, end)))
+        let (connection, last) = (raw.connection.get(), raw.last.get());
+        let hello = Self { name, incarnation, host, credit_bytes, silence_ms, connection, last };
+        Ok(Some((hello, end)))
     }
 }
 
@@ -218,6 +229,8 @@ mod tests {
             host: name("host-b"),
             credit_bytes: 256 << 10,
             silence_ms: 10_000,
+            connection: 1 << 60,
+            last: 7,
         }
     }
 

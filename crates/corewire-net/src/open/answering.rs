@@ -14,7 +14,9 @@ use rustix::net::{
 
 use super::dialling::read_more;
 use super::waiting::Waiting;
-use super::{Deadline, OpenError, Opened, Own, credit_of, ends_of, is_loopback, make_room, users};
+use super::{
+    Deadline, Numbers, OpenError, Opened, Own, credit_of, ends_of, is_loopback, make_room, users,
+};
 use crate::hosts::Hosts;
 use crate::tls;
 use crate::wire::Wire;
@@ -112,7 +114,9 @@ pub fn answer(
     let opened = open(&stream, &mut session, preface, hosts, own, deadline, admit);
     let (own, other, arrived) = opened.inspect_err(|error| {
         let mut waiting = Waiting::new(&stream, Deadline::within(REFUSED_WITHIN));
-        if let OpenError::RefusedHere(why) = error {
+        if let OpenError::RefusedHere(why) = error
+            && *why != Refusal::Crossed
+        {
             let bytes = Answer::Refused(*why).to_bytes();
             match &mut session {
                 Some(session) => {
@@ -143,7 +147,7 @@ fn open(
     let (own_end, other_end) = ends_of(stream)?;
     let is_within = is_loopback(own_end.ip()) && is_loopback(other_end.ip());
     let mut waiting = Waiting::new(stream, deadline);
-    let own = own.hello(hosts, credit_of(stream)?);
+    let mut own = own.hello(hosts, credit_of(stream)?, Numbers::default());
     let may_be_insecure = hosts.all().any(|(_, host)| host.is_insecure);
     match (preface.is_tls, hosts.tls()) {
         (true, Some(files)) => {
@@ -185,8 +189,15 @@ fn open(
     if !hosts.is_allowed(&other.host, &own.name) {
         return refused(Refusal::NotAllowed);
     }
-    admit(&other).map_err(OpenError::RefusedHere)?;
-    let bytes = [Answer::Welcome.to_bytes(), own.to_bytes()].concat();
+    own.connection = other.connection;
+    let admitted = admit(&other);
+    let answer = match admitted {
+        Ok(()) => Answer::Welcome,
+        // It must know who has connected.
+        Err(Refusal::Crossed) => Answer::Refused(Refusal::Crossed),
+        Err(why) => return refused(why),
+    };
+    let bytes = [answer.to_bytes(), own.to_bytes()].concat();
     match session {
         Some(session) => {
             session.writer().write_all(&bytes)?;
@@ -196,6 +207,7 @@ fn open(
         }
         None => waiting.write_all(&bytes)?,
     }
+    admitted.map_err(OpenError::RefusedHere)?;
     Ok((own, other, arrived))
 }
 

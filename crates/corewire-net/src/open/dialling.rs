@@ -9,7 +9,7 @@ use corewire_os::fork::Descriptor;
 
 use super::connecting::connect_to_any;
 use super::waiting::Waiting;
-use super::{Deadline, OpenError, Opened, Own, credit_of, ends_of, is_loopback, users};
+use super::{Deadline, Numbers, OpenError, Opened, Own, credit_of, ends_of, is_loopback, users};
 use crate::hosts::Hosts;
 use crate::tls;
 use crate::wire::{Wire, take_plain};
@@ -64,6 +64,15 @@ impl Target {
         let (name, host) = (ChannelName::new(name)?, ChannelName::new(host)?);
         Ok(Some(Self { name, at: Place::Host(host) }))
     }
+
+    /// The host, if that is known.
+    #[must_use]
+    pub fn host(&self) -> Option<&ChannelName> {
+        match &self.at {
+            Place::Host(host) => Some(host),
+            Place::Address(_) => None,
+        }
+    }
 }
 
 impl std::fmt::Display for Target {
@@ -82,6 +91,7 @@ impl std::fmt::Display for Target {
 pub fn dial(
     hosts: &Hosts,
     own: &Own,
+    numbers: Numbers,
     target: &Target,
     within: Duration,
 ) -> Result<Opened, OpenError> {
@@ -90,7 +100,7 @@ pub fn dial(
         Place::Host(host) => connect_to_any(&host_of(hosts, host)?.addresses, deadline)?,
         Place::Address(address) => connect_to_any(std::slice::from_ref(address), deadline)?,
     };
-    introduce(stream, hosts, own, target, deadline)
+    introduce(stream, hosts, own, numbers, target, deadline)
 }
 
 fn host_of<'a>(hosts: &'a Hosts, host: &ChannelName) -> Result<&'a crate::hosts::Host, OpenError> {
@@ -107,6 +117,7 @@ pub fn introduce(
     stream: Descriptor,
     hosts: &Hosts,
     own: &Own,
+    numbers: Numbers,
     target: &Target,
     deadline: Deadline,
 ) -> Result<Opened, OpenError> {
@@ -126,7 +137,7 @@ pub fn introduce(
     if files.is_none() && !is_within && !is_insecure {
         return Err(OpenError::NotSecure { address: other_end.ip(), path: hosts.path().into() });
     }
-    let own = own.hello(hosts, credit_of(&stream)?);
+    let own = own.hello(hosts, credit_of(&stream)?, numbers);
     let mut waiting = Waiting::new(&stream, deadline);
     let preface = Preface { is_tls: files.is_some(), wanted: target.name.clone() };
     waiting.write_all(&preface.to_bytes())?;
@@ -157,8 +168,14 @@ pub fn introduce(
     let mut arrived = Vec::new();
     let other = loop {
         if let Some(answer) = Answer::parse(&arrived)? {
-            check(Some(answer))?;
+            let is_crossed = answer == Answer::Refused(Refusal::Crossed);
+            if !is_crossed {
+                check(Some(answer))?;
+            }
             if let Some((other, used)) = Hello::parse(&arrived[ANSWER_BYTES..])? {
+                if is_crossed {
+                    return Err(OpenError::Crossed { other: Box::new(other) });
+                }
                 arrived.drain(..ANSWER_BYTES + used);
                 break other;
             }

@@ -38,8 +38,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 pub use self::answering::{accept, answer, listen, read_preface, refuse};
-pub use self::dialling::{Target, TargetError, dial, introduce};
+pub use self::dialling::{Place, Target, TargetError, dial, introduce};
 use crate::hosts::Hosts;
+use crate::link::Link;
 use crate::wire::Wire;
 
 /// What the kernel is asked to keep; it doubles that, and allows no more than its own limit.
@@ -56,11 +57,21 @@ pub struct Own {
     pub incarnation: u128,
 }
 
+/// Which connection it is, for the side that dials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// The number of this connection.
+    pub connection: u64,
+    /// The last one with such an endpoint that it knew; 0 if none.
+    pub last: u64,
+}
+
 impl Own {
-    fn hello(&self, hosts: &Hosts, credit_bytes: u32) -> Hello {
+    fn hello(&self, hosts: &Hosts, credit_bytes: u32, numbers: Numbers) -> Hello {
         let (name, incarnation) = (self.name.clone(), self.incarnation);
         let (host, silence_ms) = (hosts.own().clone(), hosts.silence_ms());
-        Hello { name, incarnation, host, credit_bytes, silence_ms }
+        let Numbers { connection, last } = numbers;
+        Hello { name, incarnation, host, credit_bytes, silence_ms, connection, last }
     }
 }
 
@@ -75,10 +86,22 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// The number of the connection.
+    #[must_use]
+    pub fn connection(&self) -> u64 {
+        self.own.connection
+    }
+
     /// What the other side says of itself.
     #[must_use]
     pub fn other(&self) -> &Hello {
         &self.other
+    }
+
+    /// Ends it before anything was sent: this endpoint closes.
+    pub fn leave(mut self) {
+        let _ = self.wire.write(&Link::leave());
+        self.wire.end_writing();
     }
 
     /// Whether it has TLS.
@@ -144,6 +167,12 @@ pub enum OpenError {
     /// The other side refuses the connection.
     #[error("it is refused: {0}")]
     Refused(Refusal),
+    /// The other side has a connection with this one already, or is making it. That is who it is.
+    #[error("{} of host {} has connected, or is connecting", other.name, other.host)]
+    Crossed {
+        /// The other side.
+        other: Box<Hello>,
+    },
     /// This side refuses the connection.
     #[error("refused here: {0}")]
     RefusedHere(Refusal),

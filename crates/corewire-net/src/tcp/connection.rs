@@ -153,6 +153,10 @@ impl Connection {
         while !self.is_full() && self.fill() {}
     }
 
+    pub(super) const fn has_ended(&self) -> bool {
+        self.is_over
+    }
+
     /// How it has ended, if that is news.
     pub(super) fn take_end(&mut self) -> Option<Gone> {
         self.end.take()

@@ -227,10 +227,12 @@ impl Tcp {
         self.places.get(row.wrapping_sub(self.first) as usize).map_or(0, |place| place.number)
     }
 
-    /// The first row that it is responsible for.
+    /// The row of the connection that has this number, if it is not over.
     #[must_use]
-    pub const fn first(&self) -> u32 {
-        self.first
+    pub fn row_of(&self, number: u64) -> Option<u32> {
+        self.first_row(|place| {
+            place.number == number && place.connection.as_ref().is_some_and(|it| !it.has_ended())
+        })
     }
 
     /// Whether any connection is not over.

@@ -401,7 +401,7 @@ impl ReceiverHalf for Attachment {
         if self.shared.notices() & notice::PEER_GONE != 0 {
             bell.ring();
         }
-        Ok(Readiness(Arc::clone(bell)))
+        Ok(Readiness::of(bell))
     }
 }
 

@@ -159,6 +159,20 @@ pub enum EndpointError {
     /// The runtime directory contains a file of the endpoint's name that corewire did not create.
     #[error("file {0:?} in the runtime directory was not created by corewire: remove it")]
     ForeignFile(String),
+    /// The file that names hosts cannot be used.
+    #[cfg(feature = "net")]
+    #[error(transparent)]
+    Hosts(#[from] corewire_net::hosts::HostsError),
+    /// A text is no address to take connections at.
+    #[cfg(feature = "net")]
+    #[error(
+        "{0:?} is no address to take connections at: address:port is one, as 10.0.0.1:7421 or [::1]:7421"
+    )]
+    Address(String),
+    /// No connections can be taken at an address.
+    #[cfg(feature = "net")]
+    #[error(transparent)]
+    Listen(#[from] corewire_net::open::OpenError),
     /// The domain belongs to another user, and this process is a guest in it.
     #[error(
         "only user {owner} can create endpoints in its domain; this process runs as user {user}"

@@ -93,6 +93,23 @@ pub enum ConnectError {
     /// The runtime directory contains a file of the endpoint's name that corewire did not create.
     #[error("file {0:?} in the runtime directory was not created by corewire: remove it")]
     ForeignFile(String),
+    /// The name of an endpoint of another host, or of its host, breaks a rule.
+    #[cfg(feature = "net")]
+    #[error(transparent)]
+    Target(#[from] corewire_net::open::TargetError),
+    /// The file that names hosts cannot be used.
+    #[cfg(feature = "net")]
+    #[error(transparent)]
+    Hosts(#[from] corewire_net::hosts::HostsError),
+    /// An endpoint of another host cannot be connected.
+    #[cfg(feature = "net")]
+    #[error("endpoint {name}: {error}")]
+    Far {
+        /// The endpoint.
+        name: String,
+        /// Why.
+        error: corewire_net::open::OpenError,
+    },
     /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that has the endpoint")]
     Forked,

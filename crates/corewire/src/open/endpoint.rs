@@ -56,6 +56,10 @@ pub struct EndpointBuilder {
     wait: Wait,
     long: LongMessages,
     sleep_cap: Option<Duration>,
+    #[cfg(feature = "net")]
+    hosts: Option<std::path::PathBuf>,
+    #[cfg(feature = "net")]
+    listen: Vec<String>,
 }
 
 impl EndpointBuilder {
@@ -80,6 +84,10 @@ impl EndpointBuilder {
                 thresholds: tuning.thresholds(),
             },
             sleep_cap: None,
+            #[cfg(feature = "net")]
+            hosts: None,
+            #[cfg(feature = "net")]
+            listen: Vec::new(),
         }
     }
 
@@ -227,6 +235,50 @@ impl EndpointBuilder {
         self
     }
 
+    /// Sets the file that names other hosts, and says which of them may reach which endpoints
+    /// ([`Hosts`](crate::Hosts)). Default: the one that `COREWIRE_HOSTS` names, else `corewire/hosts.toml` in
+    /// `$XDG_CONFIG_HOME` or `~/.config`. It is read for each connection.
+    #[cfg(feature = "net")]
+    pub fn hosts(mut self, path: &std::path::Path) -> Self {
+        self.hosts = Some(path.into());
+        self
+    }
+
+    /// Takes connections of other hosts at this address, `address:port`, and a port of its own; a port of 0 lets the kernel
+    /// choose one ([`Endpoint::listening`]). Without it other hosts reach the endpoint through
+    /// `corewire monitor --listen`, if that runs here. Which of them may do so the [file of hosts](Self::hosts) says.
+    ///
+    /// ```
+    /// use corewire::{Domain, Selector};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-listen-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let (a, b) = (directory.join("a.toml"), directory.join("b.toml"));
+    /// # let domain = |host: &str| Domain::open_at(&directory.join(host));
+    /// // On host b, whose file of hosts lets host a reach it:
+    /// # std::fs::write(&b, "own = \"b\"\n[hosts.a]\naddresses = [\"127.0.0.1:1\"]\n[[allow]]\nhosts = [\"a\"]\nendpoints = [\"sink\"]\n")?;
+    /// let mut sink = domain("b")?.endpoint("sink").hosts(&b).listen("127.0.0.1:0").create()?;
+    /// # let at = sink.listening()[0];
+    /// # std::fs::write(&a, format!("own = \"a\"\n[hosts.b]\naddresses = [\"{at}\"]\n"))?;
+    ///
+    /// // On host a:
+    /// let mut source = domain("a")?.endpoint("source").hosts(&a).create()?;
+    /// let to_sink = source.peer("sink@b")?;
+    /// source.send(to_sink, 1, b"hello")?;
+    ///
+    /// let hello = sink.receive(Selector::any())?;
+    /// assert_eq!(&*hello, b"hello");
+    /// assert_eq!(sink.name_of(hello.status().source), Some("source@a"));
+    /// # drop((hello, source, sink));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "net")]
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
     /// Creates the endpoint. From then on others can reach it.
     ///
     /// # Errors
@@ -301,7 +353,14 @@ impl EndpointBuilder {
             shared: Arc::clone(&shared),
             bell: Arc::new(Bell::new()?),
             domain: self.domain.clone(),
-        });
+            #[cfg(feature = "net")]
+            hosts: self.hosts.clone(),
+        })?;
+        #[cfg(feature = "net")]
+        for address in &self.listen {
+            let wrong = |_| EndpointError::Address(address.clone());
+            control.network().listen(address.parse().map_err(wrong)?)?;
+        }
         let parts = EndpointParts { memory, activity, fence_mode, shared };
         let mut pairs = PairRing::new(parts, Hosted::new(control.clone()));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
@@ -311,6 +370,7 @@ impl EndpointBuilder {
         let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
         let half = control.clone();
         let (wait, long) = (self.wait, self.long);
-        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, long), control))
+        let cap_ns = cap_ns(self.sleep_cap);
+        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, long, cap_ns), control))
     }
 }

@@ -197,7 +197,7 @@ impl Listener {
     /// the listener's life. Do not read from it.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness(Arc::clone(self.control.bell()))
+        Readiness::of(self.control.bell())
     }
 }
 

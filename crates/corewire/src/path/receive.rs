@@ -352,7 +352,7 @@ impl<T: ?Sized, A> Receiver<T, A> {
     /// As for [`readiness`](Self::readiness).
     pub fn arm(&mut self) -> Result<bool, JoinError> {
         let readiness = self.untyped.attachment.readiness()?;
-        readiness.0.silence();
+        readiness.silence();
         // Between two relays, the descriptor becomes readable when the next one is there.
         Ok(self.is_between() || self.untyped.ring.arm())
     }

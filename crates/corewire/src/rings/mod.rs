@@ -142,6 +142,12 @@ impl PairRings {
         }
     }
 
+    /// Waits for the descriptor no more.
+    #[cfg(feature = "net")]
+    pub(crate) fn retract(&mut self) {
+        self.pairs.retract();
+    }
+
     /// Reads one of the endpoint's counters.
     pub(crate) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)

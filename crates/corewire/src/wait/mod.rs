@@ -104,18 +104,53 @@ impl fmt::Debug for Interrupter {
 /// and event loops. It must be armed before each wait: see
 /// [`Receiver::arm`](crate::Receiver::arm) and [`Endpoint::arm`](crate::Endpoint::arm).
 #[derive(Debug, Clone)]
-pub struct Readiness(pub(crate) Arc<Bell>);
+pub struct Readiness(Ready);
+
+/// What becomes readable.
+#[derive(Debug, Clone)]
+enum Ready {
+    Bell(Arc<Bell>),
+    #[cfg(feature = "net")]
+    Set(Arc<corewire_net::tcp::Set>),
+}
+
+impl Readiness {
+    /// That of a bell.
+    pub(crate) fn of(bell: &Arc<Bell>) -> Self {
+        Self(Ready::Bell(Arc::clone(bell)))
+    }
+
+    /// That of a bell and connections.
+    #[cfg(feature = "net")]
+    pub(crate) fn of_set(set: &Arc<corewire_net::tcp::Set>) -> Self {
+        Self(Ready::Set(Arc::clone(set)))
+    }
+
+    /// Before a wait: the bell has not rung.
+    pub(crate) fn silence(&self) {
+        match &self.0 {
+            Ready::Bell(bell) => bell.silence(),
+            // Its bell is the endpoint's, which silences it.
+            #[cfg(feature = "net")]
+            Ready::Set(_) => {}
+        }
+    }
+}
 
 /// For event loops that need a raw descriptor. It is open as long as this value or a clone of it
 /// exists.
 impl AsRawFd for Readiness {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }
 
 impl AsFd for Readiness {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        match &self.0 {
+            Ready::Bell(bell) => bell.as_fd(),
+            #[cfg(feature = "net")]
+            Ready::Set(set) => set.as_fd(),
+        }
     }
 }

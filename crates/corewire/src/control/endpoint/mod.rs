@@ -11,6 +11,8 @@
 
 mod addressed;
 mod connect;
+#[cfg(feature = "net")]
+pub(crate) mod network;
 pub(crate) mod observer;
 mod rows;
 mod serving;
@@ -65,6 +67,10 @@ pub(crate) struct EndpointControl {
     bell: Arc<Bell>,
     linux: Linux,
     domain: DomainHandle,
+    #[cfg(feature = "net")]
+    far: Arc<network::Network>,
+    #[cfg(feature = "net")]
+    far_half: Arc<dyn crate::halves::FarHalf>,
     state: Mutex<State>,
     /// A peer has said that it is linked, or has gone; or this endpoint is closed.
     answered: Condvar,
@@ -173,12 +179,17 @@ pub(crate) struct EndpointControlParts {
     pub(crate) shared: Arc<EndpointShared>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) domain: DomainHandle,
+    #[cfg(feature = "net")]
+    pub(crate) hosts: Option<std::path::PathBuf>,
 }
 
 impl EndpointControl {
-    pub(crate) fn new(parts: EndpointControlParts) -> Arc<Self> {
-        let EndpointControlParts { header, segment, activity, memory, shared, bell, domain } =
-            parts;
+    /// # Errors
+    /// Of a system call.
+    pub(crate) fn new(parts: EndpointControlParts) -> Result<Arc<Self>, OsError> {
+        let EndpointControlParts {
+            header, segment, activity, memory, shared, bell, domain, ..
+        } = parts;
         let rows_max = u32::try_from(header.sizes.peers_max()).unwrap_or(u32::MAX);
         let state = State {
             claim: None,
@@ -188,8 +199,17 @@ impl EndpointControl {
             dropped: Vec::new(),
             to_link: ToLink::default(),
         };
+        #[cfg(feature = "net")]
+        let own =
+            corewire_net::open::Own { name: header.name.clone(), incarnation: header.incarnation };
+        #[cfg(feature = "net")]
+        let far = network::Network::new(own, header.sizes.peers_max(), parts.hosts, &bell)?;
         let control = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
+            #[cfg(feature = "net")]
+            far_half: Arc::clone(&far) as Arc<dyn crate::halves::FarHalf>,
+            #[cfg(feature = "net")]
+            far,
             header,
             segment,
             activity,
@@ -203,7 +223,15 @@ impl EndpointControl {
         });
         let in_child: Weak<dyn InChild> = control.this.clone();
         corewire_os::fork::notify_in_child(in_child);
-        control
+        #[cfg(feature = "net")]
+        control.far.belongs_to(&control.this);
+        Ok(control)
+    }
+
+    /// Its connections to other hosts.
+    #[cfg(feature = "net")]
+    pub(crate) fn network(&self) -> &network::Network {
+        &self.far
     }
 
     /// For observers: the peers that are linked now, one per line: row, process and name. Makes the data thread store
@@ -213,7 +241,20 @@ impl EndpointControl {
         let state = lock(&self.state);
         let line =
             |(row, Linked { name, pid, .. }): (u32, &Linked)| format!("{row} {pid} {name}\n");
-        state.rows.all_linked().map(line).collect()
+        let near: String = state.rows.all_linked().map(line).collect();
+        drop(state);
+        near + &self.list_far()
+    }
+
+    #[cfg(feature = "net")]
+    fn list_far(&self) -> String {
+        self.far.list()
+    }
+
+    #[cfg(not(feature = "net"))]
+    #[expect(clippy::unused_self, reason = "it has no connections to other hosts")]
+    const fn list_far(&self) -> String {
+        String::new()
     }
 
     /// The descriptors by which peers reach this endpoint's memory.
@@ -352,6 +393,11 @@ impl EndpointHalf for EndpointControl {
         self.domain.is_forked()
     }
 
+    #[cfg(feature = "net")]
+    fn far(&self) -> &Arc<dyn crate::halves::FarHalf> {
+        &self.far_half
+    }
+
     fn watch_names(&self) -> Result<Watch, OsError> {
         self.domain.directory.watch()
     }
@@ -432,6 +478,8 @@ impl EndpointHalf for EndpointControl {
 
     fn close(&self) {
         self.domain.remove(Kind::Endpoint, self.name(), self);
+        #[cfg(feature = "net")]
+        self.far.close();
         let mut state = lock(&self.state);
         if let Some(claim) = state.claim.take() {
             claim.release(&self.domain.directory);

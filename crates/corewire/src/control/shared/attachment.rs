@@ -189,10 +189,10 @@ impl ReceiverHalf for SharedAttachment {
             return Err(JoinError::Forked);
         }
         if let Some(bell) = self.readiness.get() {
-            return Ok(Readiness(Arc::clone(bell)));
+            return Ok(Readiness::of(bell));
         }
         let bell = Arc::new(Bell::new()?);
-        Ok(Readiness(Arc::clone(self.readiness.get_or_init(|| bell))))
+        Ok(Readiness::of(self.readiness.get_or_init(|| bell)))
     }
 }
 

@@ -480,6 +480,6 @@ impl ReceiverHalf for Follower {
             // There is no next relay to wait for.
             None => bell.ring(),
         }
-        Ok(Readiness(Arc::clone(bell)))
+        Ok(Readiness::of(bell))
     }
 }

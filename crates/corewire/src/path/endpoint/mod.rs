@@ -10,6 +10,7 @@
 //! | [`probes`] | probing for messages, claiming and discarding them |
 //! | [`calls`] | requests and replies |
 //! | [`access`] | memory that peers access by themselves, and that of peers |
+//! | [`far`] | peers on other hosts |
 //! | [`events`] | peers that come and go, between the messages |
 //! | [`progressing`] | a thread that continues operations while the program computes |
 //!
@@ -19,6 +20,8 @@
 mod access;
 mod calls;
 mod events;
+#[cfg(feature = "net")]
+mod far;
 mod loans;
 mod operations;
 mod probes;
@@ -47,6 +50,8 @@ use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
 use crate::rings::{LongMessages, PairRings};
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
+#[cfg(feature = "net")]
+use crate::ways::Ways;
 
 /// A process's address for messages from any other process, returned by
 /// [`EndpointBuilder::create`](crate::EndpointBuilder::create).
@@ -101,7 +106,7 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 ///
 /// Dropping an endpoint closes it, and discards what it has not sent; [`close`](Self::close) sends it first.
 pub struct Endpoint {
-    engine: Engine<PairRings>,
+    engine: Engine<Ways>,
     control: Arc<dyn EndpointHalf>,
     ring_slots: u64,
     /// How it polls for messages, and for room.
@@ -119,11 +124,13 @@ impl Endpoint {
         grants: Grants,
         wait: Wait,
         long: LongMessages,
+        cap_ns: u64,
     ) -> Self {
-        let ring_slots = pairs.sizes().ring_slots();
+        let (ring_slots, peers_max) = (pairs.sizes().ring_slots(), pairs.sizes().peers_max());
         let rings = PairRings::new(pairs, Arc::clone(&control), long);
+        let ways = ways(rings, &control, peers_max, cap_ns);
         Self {
-            engine: Engine::new(rings, budget, seed).with_grants(grants),
+            engine: Engine::new(ways, budget, seed).with_grants(grants),
             control,
             ring_slots,
             poller: Poller::for_messages(wait),
@@ -143,6 +150,12 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError::NotFound`] if there is none; otherwise another [`ConnectError`].
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
+        #[cfg(feature = "net")]
+        let name = match self.far_target(name)? {
+            Ok(target) => return self.far_peer(&target),
+            Err(name) => name,
+        };
+        #[cfg(not(feature = "net"))]
         let name = ChannelName::new(name)?;
         let (row, _) = self.control.connect(&name)?;
         self.handle_changes()?;
@@ -182,6 +195,12 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError::Name`], `Full`, `Forked`; `NotFound` with the endpoint's own name if it is closed.
     pub fn address(&mut self, name: &str, incarnation: Option<u128>) -> Result<Peer, ConnectError> {
+        #[cfg(feature = "net")]
+        let name = match self.far_target(name)? {
+            Ok(target) => return self.address_far(target, incarnation),
+            Err(name) => name,
+        };
+        #[cfg(not(feature = "net"))]
         let name = ChannelName::new(name)?;
         loop {
             self.handle_changes()?;
@@ -224,6 +243,10 @@ impl Endpoint {
         let watch = self.control.watch_names()?;
         loop {
             match self.peer(name) {
+                #[cfg(feature = "net")]
+                Err(error @ ConnectError::Far { .. }) => {
+                    far::pause(error, name, deadline, timeout)?
+                }
                 Err(ConnectError::NotFound(name)) => {
                     if !self.control.wait_for_names(&watch, deadline)? {
                         let after = timeout.unwrap_or_default();
@@ -348,7 +371,10 @@ impl Endpoint {
     /// the endpoint's life.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness(Arc::clone(self.control.bell()))
+        #[cfg(feature = "net")]
+        return Readiness::of_set(self.control.far().set());
+        #[cfg(not(feature = "net"))]
+        Readiness::of(self.control.bell())
     }
 
     /// Announces that the caller is about to wait for the [`Readiness`] descriptor. Returns false if something has
@@ -527,6 +553,10 @@ impl Connector {
     /// # Errors
     /// As for [`Endpoint::peer`]; [`ConnectError::NotFound`] with the endpoint's own name if it has been dropped.
     pub fn connect(&self, name: &str) -> Result<u128, ConnectError> {
+        #[cfg(feature = "net")]
+        if let Some(target) = far::target(&*self.0, name)? {
+            return self.0.far().connect(&target).map(|(_, incarnation)| incarnation);
+        }
         self.0.connect(&ChannelName::new(name)?).map(|(_, incarnation)| incarnation)
     }
 }
@@ -541,6 +571,20 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("name", &self.name()).finish_non_exhaustive()
     }
+}
+
+#[cfg(not(feature = "net"))]
+type Ways = PairRings;
+
+#[cfg(not(feature = "net"))]
+fn ways(rings: PairRings, _: &Arc<dyn EndpointHalf>, _: u64, _: u64) -> Ways {
+    rings
+}
+
+#[cfg(feature = "net")]
+fn ways(rings: PairRings, control: &Arc<dyn EndpointHalf>, peers_max: u64, cap_ns: u64) -> Ways {
+    let first = u32::try_from(peers_max).unwrap_or(u32::MAX);
+    Ways::new(rings, Arc::clone(control), Arc::clone(control.far()), first, cap_ns)
 }
 
 /// The duration of the wait, for an error.

@@ -7,7 +7,7 @@ use corewire_endpoint::{
     Caller, Engine, Looked, MessageError, OwnedMessage, Selector, Status, Target,
 };
 
-use super::{Endpoint, PairRings, after};
+use super::{Endpoint, Ways, after};
 use crate::wait::{NO_LIMIT_NS, Patience, Polls};
 
 impl Endpoint {
@@ -248,7 +248,7 @@ pub(super) trait Look {
 
     fn selector(&self) -> &Selector;
 
-    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<Self::Message>;
+    fn look(&mut self, engine: &mut Engine<Ways>, polling: Polling) -> Looked<Self::Message>;
 }
 
 /// Into the caller's memory.
@@ -266,7 +266,7 @@ impl Look for IntoBuffer<'_> {
     }
 
     #[inline(always)]
-    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<Status> {
+    fn look(&mut self, engine: &mut Engine<Ways>, polling: Polling) -> Looked<Status> {
         engine.try_take_short(&self.selector, self.buffer, polling)
     }
 }
@@ -283,7 +283,7 @@ impl Look for Owned {
     }
 
     #[inline(always)]
-    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<OwnedMessage> {
+    fn look(&mut self, engine: &mut Engine<Ways>, polling: Polling) -> Looked<OwnedMessage> {
         engine.try_take_owned(&self.0, polling)
     }
 }

@@ -1,0 +1,536 @@
+//! The control half of an endpoint's connections to other hosts: who is known, who is being dialled, and who may come in.
+//!
+//! # Which connection stays
+//!
+//! Between two endpoints there is one connection. Each side decides when it hears who the other is:
+//!
+//! | the other side dials, and this side | decides |
+//! |---|---|
+//! | has no connection with it, and dials it not | takes it |
+//! | dials it, too | takes it if the other has the smaller host and incarnation; else refuses it, as *crossed* |
+//! | has a connection with it that the other side knows | takes it instead: the other side has lost the old one |
+//! | has one that the other side does not know | refuses it, as crossed: the other side will hear of that one |
+//!
+//! Both compare the same two, so that one of two that dial each other is refused and waits for the other's. A side that dials
+//! gives the connection a number, and says which one with such an endpoint it knew last. A connection is known here before the
+//! other side hears that it was taken.
+//!
+//! # Threads
+//!
+//! One takes connections, if the endpoint listens, and starts one for each that has not said yet who it is: up to
+//! [`UNKNOWN_MAX`], for [`OPENED_WITHIN`] each. Those that dial are the callers' own, or up to [`LINKERS_MAX`] for rows that
+//! are reserved. The data thread never waits for any of them: what is open is put into `changes`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use corewire_endpoint::transport::{Gone, Loss, LossReason};
+use corewire_layout::name::ChannelName;
+use corewire_layout::net::{Hello, Preface, Refusal};
+use corewire_net::hosts::{Hosts, HostsError};
+use corewire_net::open::{
+    Deadline, Numbers, OpenError, Opened, Own, Place, Target, accept, answer, dial, listen,
+    read_preface, refuse,
+};
+use corewire_net::tcp::Set;
+use corewire_os::OsError;
+use corewire_os::event::{Bell, wait_readable};
+use corewire_os::fork::Descriptor;
+use corewire_os::process;
+
+use super::EndpointControl;
+use crate::error::{ConnectError, EndpointError};
+use crate::guard::lock;
+use crate::halves::{EndpointHalf as _, FarChange, FarHalf, notice};
+use crate::tell::tell;
+
+/// How long it may take until both sides know each other.
+const OPENED_WITHIN: Duration = Duration::from_secs(10);
+/// Connections that have not said yet who they are.
+const UNKNOWN_MAX: usize = 64;
+/// Threads that dial for reserved rows.
+const LINKERS_MAX: usize = 32;
+const STACK_BYTES: usize = 512 << 10;
+/// Before a peer is dialled again that was not there: the first and the longest pause.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The control half of an endpoint's connections.
+pub(crate) struct Network {
+    this: Weak<Self>,
+    endpoint: OnceLock<Weak<EndpointControl>>,
+    own: Own,
+    peers_max: usize,
+    hosts: Option<PathBuf>,
+    set: Arc<Set>,
+    listening: Mutex<Vec<Listening>>,
+    state: Mutex<State>,
+    /// A connection was opened or refused, or has ended; or this endpoint is closed.
+    changed: Condvar,
+}
+
+/// A thread that takes connections.
+struct Listening {
+    at: SocketAddr,
+    wake: Arc<Bell>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    last_number: u64,
+    /// Connections: by the other side's host and incarnation, their numbers and names.
+    known: BTreeMap<(ChannelName, u128), Known>,
+    /// The last connection with an endpoint of this host and name.
+    last: BTreeMap<(ChannelName, ChannelName), u64>,
+    /// Endpoints that threads of this process dial now.
+    dialling: Vec<(ChannelName, Option<ChannelName>)>,
+    changes: Vec<FarChange>,
+    to_link: VecDeque<ToLink>,
+    linkers: usize,
+    is_closed: bool,
+}
+
+struct Known {
+    /// For the data thread.
+    number: u64,
+    /// What both sides call it.
+    connection: u64,
+    name: ChannelName,
+    is_tls: bool,
+}
+
+/// A row for which an endpoint is to be dialled.
+struct ToLink {
+    row: u32,
+    target: Target,
+    incarnation: Option<u128>,
+    at: Instant,
+    pause: Duration,
+}
+
+impl Network {
+    pub(super) fn new(
+        own: Own,
+        peers_max: u64,
+        hosts: Option<PathBuf>,
+        bell: &Bell,
+    ) -> Result<Arc<Self>, OsError> {
+        let set = Set::new(bell).map_err(|error| OsError {
+            what: "make a set of descriptors".into(),
+            errno: error.raw_os_error().unwrap_or_default(),
+        })?;
+        Ok(Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            endpoint: OnceLock::new(),
+            own,
+            peers_max: usize::try_from(peers_max).unwrap_or(usize::MAX),
+            hosts,
+            set: Arc::new(set),
+            listening: Mutex::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// The endpoint that is told of changes.
+    pub(super) fn belongs_to(&self, endpoint: &Weak<EndpointControl>) {
+        let _ = self.endpoint.set(Weak::clone(endpoint));
+    }
+
+    /// The hosts, as the file names them now.
+    fn hosts(&self) -> Result<Hosts, HostsError> {
+        self.hosts.as_deref().map_or_else(Hosts::find, Hosts::read)
+    }
+
+    /// Takes connections at this address from now on.
+    pub(crate) fn listen(&self, at: SocketAddr) -> Result<(), EndpointError> {
+        // What is wrong with the file is better known now.
+        self.hosts()?;
+        let (listener, at) = listen(at)?;
+        let wake = Arc::new(Bell::new()?);
+        let (own_wake, this) = (Arc::clone(&wake), Weak::clone(&self.this));
+        let thread = Builder::new().name("corewire-listen".into()).stack_size(STACK_BYTES);
+        let thread = thread.spawn(move || {
+            process::block_all_signals();
+            take_connections(&listener, &own_wake, &this);
+        });
+        let thread = thread.map_err(|error| OsError {
+            what: "start a thread that takes connections".into(),
+            errno: error.raw_os_error().unwrap_or_default(),
+        })?;
+        lock(&self.listening).push(Listening { at, wake, thread });
+        Ok(())
+    }
+
+    /// Connections, one per line, for observers: as for peers of this machine, with `tcp` or `tls` instead of a process.
+    pub(super) fn list(&self) -> String {
+        let state = lock(&self.state);
+        let line = |((host, _), known): (&(ChannelName, u128), &Known)| {
+            let way = if known.is_tls { "tls" } else { "tcp" };
+            format!("- {way} {}\n", known.name.on_host(host))
+        };
+        state.known.iter().map(line).collect()
+    }
+
+    /// Opens a connection that another side has dialled.
+    fn take(&self, stream: Descriptor, preface: &Preface, deadline: Deadline) {
+        let hosts = match self.hosts() {
+            Ok(hosts) => hosts,
+            Err(_) => return refuse(&stream, Refusal::Busy),
+        };
+        let mut number = 0;
+        let admit = |other: &Hello| {
+            number = self.admit(&hosts, other, preface.is_tls)?;
+            Ok(())
+        };
+        match answer(stream, preface, &hosts, &self.own, deadline, admit) {
+            Ok(opened) => self.opened(number, opened),
+            Err(error) => {
+                tell!(warn, "a connection was refused", endpoint = self.own.name, why = error);
+                drop(error);
+                self.ended(number);
+            }
+        }
+    }
+
+    /// Decides whether a side that has dialled is let in. Returns the number of the connection.
+    fn admit(&self, hosts: &Hosts, other: &Hello, is_tls: bool) -> Result<u64, Refusal> {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Err(Refusal::NotFound);
+        }
+        let theirs = (other.host.clone(), other.incarnation);
+        let ours = (hosts.own(), self.own.incarnation);
+        let known = state.known.get(&theirs).map(|known| known.connection);
+        let dials = state.dialling.iter().any(|(name, host)| {
+            *name == other.name && host.as_ref().is_none_or(|host| *host == other.host)
+        });
+        match known {
+            Some(known) if known != other.last => return Err(Refusal::Crossed),
+            None if dials && ours < (&theirs.0, theirs.1) => return Err(Refusal::Crossed),
+            _ => {}
+        }
+        if let Some(former) = state.known.remove(&theirs) {
+            state.changes.push(FarChange::Replaced { number: former.number });
+        } else if state.known.len() >= self.peers_max {
+            return Err(Refusal::Full);
+        }
+        Ok(state.add(theirs, other, is_tls))
+    }
+
+    /// A connection can be used: the data thread has it from now on.
+    fn opened(&self, number: u64, opened: Opened) {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            drop(state);
+            return opened.leave();
+        }
+        state.changes.push(FarChange::Opened { number, opened: Box::new(opened) });
+        drop(state);
+        self.changed.notify_all();
+        self.notify();
+    }
+
+    fn notify(&self) {
+        if let Some(endpoint) = self.endpoint.get().and_then(Weak::upgrade) {
+            endpoint.notify(notice::PEERS);
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Connects to an endpoint within this time, unless it is connected.
+    fn connect_within(
+        &self,
+        target: &Target,
+        within: Duration,
+    ) -> Result<(u64, u128), ConnectError> {
+        let hosts = self.hosts()?;
+        let failed = |error: OpenError| ConnectError::Far { name: target.to_string(), error };
+        let deadline = Deadline::within(within);
+        let key = (target.name.clone(), target.host().cloned());
+        let mut with = target.host().map(|host| (host.clone(), target.name.clone()));
+        loop {
+            let mut state = lock(&self.state);
+            let Some(left) = deadline.left() else {
+                return Err(failed(OpenError::Timeout { after: within }));
+            };
+            if state.is_closed {
+                return Err(ConnectError::NotFound(self.own.name.clone()));
+            }
+            if let Some(found) = state.find(target) {
+                return Ok(found);
+            }
+            if state.dialling.contains(&key) {
+                drop(self.wait(state, left));
+                continue;
+            }
+            if state.known.len() >= self.peers_max {
+                return Err(ConnectError::Full { max: self.peers_max as u64 });
+            }
+            state.dialling.push(key.clone());
+            state.last_number += 1;
+            // Of two endpoints, both may dial: no two numbers are the same all the same.
+            let own = u64::try_from(self.own.incarnation & u128::from(u64::MAX)).unwrap_or(0);
+            let connection = own.wrapping_add(state.last_number).max(1);
+            let last = with.as_ref().and_then(|with| state.last.get(with)).copied();
+            drop(state);
+            let numbers = Numbers { connection, last: last.unwrap_or(0) };
+            let dialled = dial(&hosts, &self.own, numbers, target, left);
+            let mut state = lock(&self.state);
+            state.dialling.retain(|other| *other != key);
+            self.changed.notify_all();
+            match dialled {
+                Ok(opened) => {
+                    let other = opened.other();
+                    let theirs = (other.host.clone(), other.incarnation);
+                    let incarnation = other.incarnation;
+                    if let Some(known) = state.known.remove(&theirs) {
+                        // The other side has let this one in, and so has forgotten that.
+                        state.changes.push(FarChange::Replaced { number: known.number });
+                    }
+                    let other = Hello { connection: opened.connection(), ..other.clone() };
+                    let number = state.add(theirs, &other, opened.is_tls());
+                    drop(state);
+                    self.opened(number, opened);
+                    return Ok((number, incarnation));
+                }
+                // The other side dials this one, or has done so: its connection is on its way.
+                Err(OpenError::Crossed { other }) => {
+                    let theirs = (other.host.clone(), other.incarnation);
+                    with = Some((other.host, other.name));
+                    if !state.known.contains_key(&theirs) {
+                        state = self.wait(state, left.min(PAUSE));
+                    }
+                    if let Some(known) = state.known.get(&theirs) {
+                        return Ok((known.number, theirs.1));
+                    }
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Dials for reserved rows until none is left.
+    fn link_all(&self) {
+        loop {
+            let mut state = lock(&self.state);
+            let now = Instant::now();
+            let Some(at) = state.to_link.iter().position(|it| it.at <= now) else {
+                if state.to_link.is_empty() || state.is_closed {
+                    state.linkers -= 1;
+                    return;
+                }
+                let first = state.to_link.iter().map(|it| it.at).min().unwrap_or(now);
+                drop(self.wait(state, first.saturating_duration_since(now)));
+                continue;
+            };
+            let Some(mut it) = state.to_link.remove(at) else { continue };
+            drop(state);
+            let how = match self.connect_within(&it.target, OPENED_WITHIN) {
+                // Another one of its name has taken its place.
+                Ok((_, found)) if it.incarnation.is_some_and(|only| only != found) => NOT_LINKED,
+                Ok(_) => continue,
+                Err(error) if may_come(&error) => {
+                    it.pause = (it.pause * 2).clamp(PAUSE, PAUSE_MAX);
+                    it.at = Instant::now() + it.pause;
+                    lock(&self.state).to_link.push_back(it);
+                    continue;
+                }
+                Err(error) => {
+                    tell!(warn, "a peer cannot be linked", endpoint = self.own.name, why = error);
+                    drop(error);
+                    NOT_LINKED
+                }
+            };
+            lock(&self.state).changes.push(FarChange::NotLinked { row: it.row, how });
+            self.notify();
+        }
+    }
+
+    /// Takes no more connections, and forgets all.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.known.clear();
+        state.to_link.clear();
+        let changes = std::mem::take(&mut state.changes);
+        drop(state);
+        self.changed.notify_all();
+        for change in changes {
+            if let FarChange::Opened { opened, .. } = change {
+                opened.leave();
+            }
+        }
+        for Listening { wake, thread, .. } in std::mem::take(&mut *lock(&self.listening)) {
+            wake.ring();
+            // It does not panic, and is done in a moment: the address is free then.
+            let _ = thread.join();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.state).is_closed
+    }
+
+    /// Takes a connection that another process of this user has handed over, whose preface it has read.
+    pub(super) fn take_handed(&self, stream: Descriptor, preface: Preface) {
+        let Some(this) = self.this.upgrade() else { return };
+        let thread = Builder::new().name("corewire-answer".into()).stack_size(STACK_BYTES);
+        // Without a thread the other side sees that the connection has ended.
+        let _ = thread.spawn(move || {
+            process::block_all_signals();
+            this.take(stream, &preface, Deadline::within(OPENED_WITHIN));
+        });
+    }
+}
+
+/// The end of a peer that was never connected.
+const NOT_LINKED: Gone = Gone::Lost(Loss { reason: LossReason::NotLinked, delivered: 0 });
+
+/// Whether an endpoint that cannot be connected now may be there later, by itself.
+fn may_come(error: &ConnectError) -> bool {
+    let ConnectError::Far { error, .. } = error else { return false };
+    match error {
+        OpenError::Refused(why) => matches!(why, Refusal::NotFound | Refusal::Busy | Refusal::Full),
+        OpenError::Unreachable { .. } | OpenError::Timeout { .. } | OpenError::Closed => true,
+        _ => false,
+    }
+}
+
+impl State {
+    fn add(&mut self, theirs: (ChannelName, u128), other: &Hello, is_tls: bool) -> u64 {
+        self.last_number += 1;
+        let Hello { name, host, connection, .. } = other;
+        let (number, connection) = (self.last_number, *connection);
+        self.last.insert((host.clone(), name.clone()), connection);
+        self.known.insert(theirs, Known { number, connection, name: name.clone(), is_tls });
+        number
+    }
+
+    /// The connection with an endpoint.
+    fn find(&self, target: &Target) -> Option<(u64, u128)> {
+        // At an address, another endpoint of that name may be by now.
+        let Place::Host(host) = &target.at else { return None };
+        let mut all = self.known.iter();
+        let is_it = |((of, _), known): &(&(ChannelName, u128), &Known)| {
+            of == host && known.name == target.name
+        };
+        all.find(is_it).map(|((_, incarnation), known)| (known.number, *incarnation))
+    }
+}
+
+impl FarHalf for Network {
+    fn set(&self) -> &Arc<Set> {
+        &self.set
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        lock(&self.listening).iter().map(|listening| listening.at).collect()
+    }
+
+    fn is_own(&self, host: &ChannelName) -> bool {
+        self.hosts().is_ok_and(|hosts| hosts.own() == host)
+    }
+
+    fn connect(&self, target: &Target) -> Result<(u64, u128), ConnectError> {
+        self.connect_within(target, OPENED_WITHIN)
+    }
+
+    fn link(&self, row: u32, target: Target, incarnation: Option<u128>) {
+        let Some(this) = self.this.upgrade() else { return };
+        let mut state = lock(&self.state);
+        let (at, pause) = (Instant::now(), Duration::ZERO);
+        state.to_link.push_back(ToLink { row, target, incarnation, at, pause });
+        self.changed.notify_all();
+        if state.linkers == LINKERS_MAX {
+            return;
+        }
+        state.linkers += 1;
+        drop(state);
+        let linker = Builder::new().name("corewire-link".into()).stack_size(STACK_BYTES);
+        let begun = linker.spawn(move || {
+            process::block_all_signals();
+            this.link_all();
+        });
+        if begun.is_err() {
+            let mut state = lock(&self.state);
+            state.linkers -= 1;
+            if state.linkers == 0 {
+                for it in std::mem::take(&mut state.to_link) {
+                    state.changes.push(FarChange::NotLinked { row: it.row, how: NOT_LINKED });
+                }
+                drop(state);
+                self.notify();
+            }
+        }
+    }
+
+    fn changes(&self) -> Vec<FarChange> {
+        std::mem::take(&mut lock(&self.state).changes)
+    }
+
+    fn ended(&self, number: u64) {
+        if number != 0 {
+            lock(&self.state).known.retain(|_, known| known.number != number);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Takes connections until the endpoint is closed.
+fn take_connections(listener: &Descriptor, wake: &Arc<Bell>, network: &Weak<Network>) {
+    let unknown = Arc::new(AtomicUsize::new(0));
+    loop {
+        let has_room = unknown.load(Relaxed) < UNKNOWN_MAX;
+        let waited = match has_room {
+            true => wait_readable(&[wake.as_fd(), listener.as_fd()], None),
+            false => wait_readable(&[wake.as_fd()], None),
+        };
+        wake.silence();
+        let Some(network) = network.upgrade().filter(|network| !network.is_closed()) else {
+            return;
+        };
+        let accepted = match waited {
+            Ok(_) if !has_room => continue,
+            Ok(_) => accept(listener),
+            Err(error) => Err(error.into()),
+        };
+        let stream = match accepted {
+            Ok(Some(stream)) => stream,
+            Ok(None) => continue,
+            Err(_) => {
+                // No descriptors: it stays in the kernel's queue, which makes the listener readable.
+                let later = Instant::now() + Duration::from_millis(20);
+                let _ = wait_readable(&[wake.as_fd()], Some(later));
+                continue;
+            }
+        };
+        unknown.fetch_add(1, Relaxed);
+        let (own_unknown, own_wake) = (Arc::clone(&unknown), Arc::clone(wake));
+        let thread = Builder::new().name("corewire-answer".into()).stack_size(STACK_BYTES);
+        let begun = thread.spawn(move || {
+            process::block_all_signals();
+            let deadline = Deadline::within(OPENED_WITHIN);
+            // Of what is not corewire's, nobody needs to hear.
+            if let Ok(preface) = read_preface(&stream, deadline) {
+                network.take(stream, &preface, deadline);
+            }
+            own_unknown.fetch_sub(1, Relaxed);
+            own_wake.ring();
+        });
+        if begun.is_err() {
+            unknown.fetch_sub(1, Relaxed);
+        }
+    }
+}

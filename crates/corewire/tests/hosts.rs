@@ -1,0 +1,277 @@
+//! Endpoints of two hosts: here two domains of one process, which know each other by a file of hosts each.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use corewire::{
+    ConnectError, Domain, Endpoint, EndpointError, Event, HostError, LossReason, MessageError,
+    Selector,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two hosts, `a` and `b`, in a directory of their own.
+struct Two(PathBuf);
+
+impl Two {
+    fn new(test: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("corewire-hosts-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Says where the hosts are. Each lets the other reach all endpoints but those that begin with `hidden`.
+    fn write(&self, at: [Option<SocketAddr>; 2]) {
+        for own in ["a", "b"] {
+            let mut text = format!("own = {own:?}\n");
+            for (host, at) in ["a", "b"].into_iter().zip(at) {
+                let at = at.unwrap_or_else(|| "127.0.0.1:1".parse().unwrap());
+                text += &format!("[hosts.{host}]\naddresses = [\"{at}\"]\n");
+            }
+            text += "[[allow]]\nhosts = [\"*\"]\nendpoints = [\"x*\"]\n";
+            std::fs::write(self.file(own), text).unwrap();
+        }
+    }
+
+    fn file(&self, host: &str) -> PathBuf {
+        self.0.join(format!("{host}.toml"))
+    }
+
+    fn domain(&self, host: &str) -> Domain {
+        Domain::open_at(&self.0.join(host)).unwrap()
+    }
+
+    /// An endpoint that listens.
+    fn listening(&self, host: &str, name: &str) -> Endpoint {
+        let builder = self.domain(host).endpoint(name).hosts(&self.file(host));
+        builder.listen("127.0.0.1:0").create().unwrap()
+    }
+
+    /// `x` of both hosts, which can connect each other.
+    fn both(&self) -> [Endpoint; 2] {
+        self.write([None; 2]);
+        let ends = ["a", "b"].map(|host| self.listening(host, "x"));
+        self.write([Some(ends[0].listening()[0]), Some(ends[1].listening()[0])]);
+        ends
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn messages_calls_and_large_ones_go_both_ways_and_names_say_the_host() {
+    let two = Two::new("both");
+    let [mut a, mut b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    assert_eq!(a.name_of(to_b), Some("x@b"));
+    assert!(a.is_far(to_b) && a.incarnation_of(to_b) == Some(b.incarnation()));
+    // The same, asked again.
+    assert_eq!(a.peer("x@b").unwrap(), to_b);
+    a.send(to_b, 7, b"hello").unwrap();
+    let hello = b.receive(Selector::any()).unwrap();
+    let to_a = hello.status().source;
+    assert_eq!((&*hello, b.name_of(to_a)), (&b"hello"[..], Some("x@a")));
+    // The other side has it, too, and dials nobody.
+    assert_eq!(b.peer("x@a").unwrap(), to_a);
+    let large: Vec<u8> = (0..5_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let request = b.receive_request().unwrap();
+            assert_eq!(request.len(), large.len());
+            let answer: Vec<u8> = request.iter().rev().copied().collect();
+            request.reply(&answer).unwrap();
+            // What replies needs a call.
+            b.flush().unwrap();
+        });
+        let answer = a.call(to_b, &large).unwrap();
+        assert!(answer.iter().rev().eq(&large));
+    });
+}
+
+#[test]
+fn rings_and_connections_serve_one_endpoint_at_once() {
+    let two = Two::new("mixed");
+    let [mut a, mut b] = two.both();
+    let mut near = two.domain("a").endpoint("near").create().unwrap();
+    let (near_to_a, far_to_a) = (near.peer("x").unwrap(), b.peer("x@a").unwrap());
+    let count = 20_000_u64;
+    let [near_in_a, far_in_a] = thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..count {
+                near.send(near_to_a, 1, &number.to_le_bytes()).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..count {
+                b.send(far_to_a, 2, &number.to_le_bytes()).unwrap();
+            }
+            b.flush().unwrap();
+        });
+        let mut next = [0; 2];
+        for _ in 0..2 * count {
+            let mut number = [0; 8];
+            let status = a.receive_into(Selector::any(), &mut number).unwrap();
+            let at = usize::from(status.tag == 2);
+            assert_eq!(u64::from_le_bytes(number), next[at]);
+            assert_eq!(a.is_far(status.source), at == 1);
+            next[at] += 1;
+        }
+        next
+    });
+    assert_eq!([near_in_a, far_in_a], [count; 2]);
+}
+
+#[test]
+fn a_peer_that_closes_has_left_and_the_next_of_its_name_is_another_one() {
+    let two = Two::new("left");
+    let [mut a, b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    let former = b.incarnation();
+    b.close().unwrap();
+    let gone = a.receive(Selector::any().from(to_b)).unwrap_err();
+    assert!(matches!(&gone, MessageError::PeerLeft { name } if name.as_str() == "x@b"), "{gone:?}");
+    let none = a.peer("x@b").unwrap_err();
+    assert!(
+        matches!(&none, ConnectError::Far { error: HostError::Unreachable { .. }, .. }),
+        "{none}"
+    );
+    let b = two.listening("b", "x");
+    two.write([None, Some(b.listening()[0])]);
+    let to_next = a.peer("x@b").unwrap();
+    assert_ne!(a.incarnation_of(to_next), Some(former));
+    assert_eq!(a.incarnation_of(to_next), Some(b.incarnation()));
+}
+
+#[test]
+fn two_that_dial_each_other_keep_one_connection() {
+    let two = Two::new("crossed");
+    for _ in 0..30 {
+        let [mut a, mut b] = two.both();
+        let (of_a, of_b) = thread::scope(|scope| {
+            let first = scope.spawn(|| a.peer("x@b").unwrap());
+            let second = b.peer("x@a").unwrap();
+            (first.join().unwrap(), second)
+        });
+        a.send(of_a, 1, b"to b").unwrap();
+        b.send(of_b, 1, b"to a").unwrap();
+        for (end, peer) in [(&mut a, of_a), (&mut b, of_b)] {
+            let got = end.receive_timeout(Selector::any(), LONG).unwrap().unwrap();
+            assert_eq!(got.status().source, peer);
+            drop(got);
+            assert_eq!(end.peers().unwrap(), [peer]);
+        }
+    }
+}
+
+#[test]
+fn peers_come_by_themselves_or_are_waited_for_and_nobody_else_waits() {
+    let two = Two::new("come");
+    let [mut a, b] = two.both();
+    let at = b.listening()[0];
+    drop(b);
+    // Known by name before it is there.
+    let to_b = a.address("x@b", None).unwrap();
+    assert_eq!(a.address("x@b", None).unwrap(), to_b);
+    a.try_send(to_b, 5, b"early").unwrap();
+    assert!(!a.is_linked(to_b));
+    let builder = two.domain("b").endpoint("x").hosts(&two.file("b"));
+    let mut b = builder.listen(&at.to_string()).create().unwrap();
+    let early = loop {
+        a.progress().unwrap();
+        if let Some(early) = b.try_receive(Selector::any()).unwrap() {
+            break early;
+        }
+    };
+    assert_eq!(&*early, b"early");
+    // As an event, from another thread.
+    drop((a, b, early));
+    let [mut c, _d] = two.both();
+    let connector = c.connector();
+    let thread = thread::spawn(move || connector.connect("x@b"));
+    let Event::Came(peer) = c.receive_event(Selector::any()).unwrap() else { panic!() };
+    assert_eq!(Some(thread.join().unwrap().unwrap()), c.incarnation_of(peer));
+}
+
+#[test]
+fn what_cannot_be_reached_is_named() {
+    let two = Two::new("named");
+    let [mut a, b] = two.both();
+    let at = b.listening()[0];
+    let error = |a: &mut Endpoint, name: &str| a.peer(name).unwrap_err().to_string();
+    for (name, parts) in [
+        ("y@b", &["y@b", "no endpoint of that name"][..]),
+        ("x@c", &["host c is not in", "a.toml"]),
+        ("x@", &["name without a character"]),
+        ("x@b@c", &["'@' is not allowed"]),
+        ("tcp://b", &["tcp://host:port/name"]),
+        ("x y", &["character ' '"]),
+    ] {
+        let error = error(&mut a, name);
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    // By address.
+    let peer = a.peer(&format!("tcp://{at}/x")).unwrap();
+    assert_eq!(a.name_of(peer), Some("x@b"));
+    // Its own host.
+    assert!(matches!(a.peer("z@a"), Err(ConnectError::NotFound(name)) if name.as_str() == "z"));
+    let own = a.peer("x@a").unwrap();
+    assert!(!a.is_far(own));
+    // No file, no address.
+    let builder = || two.domain("a").endpoint("other");
+    let none = builder().hosts(&two.0.join("none.toml")).listen("127.0.0.1:0").create();
+    assert!(matches!(&none, Err(EndpointError::Hosts(_))), "{none:?}");
+    let none = builder().hosts(&two.file("a")).listen("localhost").create();
+    assert!(matches!(&none, Err(EndpointError::Address(_))), "{none:?}");
+    let taken = builder().hosts(&two.file("a")).listen(&at.to_string()).create();
+    assert!(matches!(&taken, Err(EndpointError::Listen(_))), "{taken:?}");
+    assert!(taken.unwrap_err().to_string().contains(&at.to_string()));
+    let late = a.peer_when_created("y@b", Some(Duration::from_millis(1))).unwrap_err();
+    assert!(
+        matches!(&late, ConnectError::NotCreated { name, .. } if name.as_str() == "y@b"),
+        "{late}"
+    );
+}
+
+#[test]
+fn a_process_that_is_not_asked_learns_that_a_connection_was_cut() {
+    let two = Two::new("cut");
+    let [mut a, _b] = two.both();
+    // A process that says what a peer says, and then vanishes.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    two.write([None, Some(listener.local_addr().unwrap())]);
+    let other = thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 17];
+        stream.read_exact(&mut bytes).unwrap();
+        let welcome = corewire_layout::net::Answer::Welcome.to_bytes();
+        stream.write_all(&welcome).unwrap();
+        let mut hello = [0; 50];
+        stream.read_exact(&mut hello).unwrap();
+        let name = |text: &str| corewire_layout::name::ChannelName::new(text).unwrap();
+        let other = corewire_layout::net::Hello {
+            name: name("x"),
+            incarnation: 9,
+            host: name("b"),
+            credit_bytes: 256 << 10,
+            silence_ms: 10_000,
+            connection: 1,
+            last: 0,
+        };
+        stream.write_all(&[welcome, other.to_bytes()].concat()).unwrap();
+    });
+    let peer = a.peer("x@b").unwrap();
+    other.join().unwrap();
+    let lost = a.receive(Selector::any().from(peer)).unwrap_err();
+    let MessageError::PeerLost { name, reason, delivered } = &lost else { panic!("{lost}") };
+    assert!(matches!(reason, LossReason::Ended | LossReason::Reset));
+    assert_eq!((name.as_str(), *delivered), ("x@b", 0));
+}
