@@ -346,6 +346,8 @@ pub use error::{
 pub use open::channel::SenderBuilder;
 pub use open::domain::{Domain, DomainBuilder, NameWatch};
 pub use open::endpoint::EndpointBuilder;
+#[cfg(feature = "net")]
+pub use open::gateway::Gateway;
 pub use open::levels::Levels;
 pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;

@@ -201,6 +201,38 @@ fn peers_come_by_themselves_or_are_waited_for_and_nobody_else_waits() {
 }
 
 #[test]
+fn one_address_of_a_host_serves_all_its_endpoints() {
+    let two = Two::new("gateway");
+    two.write([None; 2]);
+    // Of the same domain, but not in the process of the endpoint: here it makes no difference.
+    let gateway = two.domain("b").gateway("127.0.0.1:0").unwrap();
+    two.write([None, Some(gateway.address())]);
+    let mut ends = ["x1", "x2"]
+        .map(|name| two.domain("b").endpoint(name).hosts(&two.file("b")).create().unwrap());
+    let mut a = two.domain("a").endpoint("x").hosts(&two.file("a")).create().unwrap();
+    for (end, name) in ends.iter_mut().zip(["x1@b", "x2@b"]) {
+        let peer = a.peer(name).unwrap();
+        a.send(peer, 3, name.as_bytes()).unwrap();
+        assert_eq!(&*end.receive(Selector::any()).unwrap(), name.as_bytes());
+        assert!(end.listening().is_empty());
+    }
+    for (name, why) in
+        [("x3@b", "no endpoint of that name"), ("hidden@b", "no endpoint of that name")]
+    {
+        let none = a.peer(name).unwrap_err().to_string();
+        assert!(none.contains(why), "{none}");
+    }
+    let _hidden = two.domain("b").endpoint("hidden").hosts(&two.file("b")).create().unwrap();
+    let none = a.peer("hidden@b").unwrap_err().to_string();
+    assert!(none.contains("no rule"), "{none}");
+    // What was handed over stays.
+    drop(gateway);
+    let peer = a.peer("x1@b").unwrap();
+    a.send(peer, 3, b"more").unwrap();
+    assert_eq!(&*ends[0].receive(Selector::any()).unwrap(), b"more");
+}
+
+#[test]
 fn what_cannot_be_reached_is_named() {
     let two = Two::new("named");
     let [mut a, b] = two.both();

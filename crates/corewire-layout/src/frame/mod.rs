@@ -34,6 +34,7 @@
 //! | `Leave` | participant, owner | | I detach |
 //! | `ObservedWindow` | owner, observer | the book, unless the observer is a guest | |
 //! | `Connect` | client, listener | | hand this connection to the listener `name` |
+//! | `Dialled` | process that takes connections of other hosts, endpoint | a connected socket | another host has dialled `name` |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
 //! connection.
@@ -248,6 +249,13 @@ pub enum Frame {
     Connect {
         /// The listener.
         name: ChannelName,
+    },
+    /// Another host has dialled an endpoint: the socket comes with this frame, and its preface was read.
+    Dialled {
+        /// The endpoint.
+        name: ChannelName,
+        /// Whether a handshake of TLS follows.
+        is_tls: bool,
     },
     /// A request to attach to a window.
     Attach {

@@ -76,6 +76,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         names().prop_map(|name| Frame::Observe { name }),
         names().prop_map(|name| Frame::Follow { name }),
         names().prop_map(|name| Frame::Connect { name }),
+        (names(), any::<bool>()).prop_map(|(name, is_tls)| Frame::Dialled { name, is_tls }),
         (names(), any::<(u64, u64, u128)>()).prop_map(|(name, (hash, bytes, socket))| {
             Frame::Enter { name, type_key: TypeKey { hash, bytes }, socket }
         }),

@@ -90,6 +90,7 @@ impl Frame {
                 [(*row).into(), low, high, *reservation, 0, 0]
             }
             Self::Paired { row, reservation, .. } => [(*row).into(), *reservation, 0, 0, 0, 0],
+            Self::Dialled { is_tls, .. } => [u64::from(*is_tls), 0, 0, 0, 0, 0],
             Self::Attach { rights, .. } => [rights.to_word(), 0, 0, 0, 0, 0],
             Self::Attached { window, row, generation, .. } => {
                 let [bytes, address, rights, participants] = window.words();
@@ -111,7 +112,8 @@ impl Frame {
             Self::Observe { name }
             | Self::Enter { name, .. }
             | Self::Follow { name }
-            | Self::Connect { name } => raw.set_name(name, 0),
+            | Self::Connect { name }
+            | Self::Dialled { name, .. } => raw.set_name(name, 0),
             Self::Entered { incarnation, .. }
             | Self::Wake { incarnation, .. }
             | Self::Attached { incarnation, .. }
@@ -221,6 +223,14 @@ impl Frame {
                 incarnation: id,
             },
             25 => Self::ObservedWindow(WindowFacts::of_words([a, b, c, d])?),
+            26 => Self::Dialled {
+                name: raw.name()?,
+                is_tls: match a {
+                    0 => false,
+                    1 => true,
+                    found => return Err(FrameError::Field { field: "security", found }),
+                },
+            },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -252,6 +262,7 @@ impl Frame {
             Self::Attach { .. } => 23,
             Self::Attached { .. } => 24,
             Self::ObservedWindow(_) => 25,
+            Self::Dialled { .. } => 26,
         }
     }
 }

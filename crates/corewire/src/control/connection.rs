@@ -70,6 +70,8 @@ impl Connection {
             }
             Frame::Pair { name, .. } if is_trusted => (&[Kind::Endpoint][..], name),
             Frame::Connect { name } => (&[Kind::Listener][..], name),
+            #[cfg(feature = "net")]
+            Frame::Dialled { name, .. } if is_trusted => (&[Kind::Endpoint][..], name),
             Frame::Done => return self.confirm(),
             Frame::Wake { row, incarnation } if is_trusted => {
                 if let Some(reader) = domain.reader(*incarnation, *row) {

@@ -15,6 +15,7 @@
 //! | [`endpoint`] | an endpoint's side: who its peers are |
 //! | [`window`] | windows: the owner's side, and that of the others |
 //! | [`listener`] | a listener's side: connections that wait to be accepted |
+//! | `taking` | connections of other hosts that are taken at an address |
 //! | [`look`] | asking the processes that have names, one or all at once |
 //! | [`memory`] | private memory of senders |
 //! | [`observer`] | looking on without joining |
@@ -39,6 +40,8 @@ pub(crate) mod owner;
 pub(crate) mod reachable;
 pub(crate) mod sample;
 pub(crate) mod shared;
+#[cfg(feature = "net")]
+pub(crate) mod taking;
 pub(crate) mod window;
 
 /// How long a process may take to end after its sockets, where the kernel does not show that it is ending.

@@ -16,6 +16,8 @@
 pub(crate) mod channel;
 pub(crate) mod domain;
 pub(crate) mod endpoint;
+#[cfg(feature = "net")]
+pub(crate) mod gateway;
 pub(crate) mod join;
 pub(crate) mod levels;
 pub(crate) mod listener;

@@ -17,17 +17,15 @@
 //!
 //! # Threads
 //!
-//! One takes connections, if the endpoint listens, and starts one for each that has not said yet who it is: up to
-//! [`UNKNOWN_MAX`], for [`OPENED_WITHIN`] each. Those that dial are the callers' own, or up to [`LINKERS_MAX`] for rows that
+//! One takes connections, if the endpoint listens, and starts one for each that has not said yet who it is
+//! ([`taking`](crate::control::taking)). Those that dial are the callers' own, or up to [`LINKERS_MAX`] for rows that
 //! are reserved. The data thread never waits for any of them: what is open is put into `changes`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use corewire_endpoint::transport::{Gone, Loss, LossReason};
@@ -35,28 +33,22 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::net::{Hello, Preface, Refusal};
 use corewire_net::hosts::{Hosts, HostsError};
 use corewire_net::open::{
-    Deadline, Numbers, OpenError, Opened, Own, Place, Target, accept, answer, dial, listen,
-    read_preface, refuse,
+    Deadline, Numbers, OpenError, Opened, Own, Place, Target, answer, dial, refuse,
 };
 use corewire_net::tcp::Set;
 use corewire_os::OsError;
-use corewire_os::event::{Bell, wait_readable};
+use corewire_os::event::Bell;
 use corewire_os::fork::Descriptor;
-use corewire_os::process;
 
 use super::EndpointControl;
+use crate::control::taking::{OPENED_WITHIN, Taking, UNKNOWN_MAX, begin};
 use crate::error::{ConnectError, EndpointError};
 use crate::guard::lock;
 use crate::halves::{EndpointHalf as _, FarChange, FarHalf, notice};
 use crate::tell::tell;
 
-/// How long it may take until both sides know each other.
-const OPENED_WITHIN: Duration = Duration::from_secs(10);
-/// Connections that have not said yet who they are.
-const UNKNOWN_MAX: usize = 64;
 /// Threads that dial for reserved rows.
 const LINKERS_MAX: usize = 32;
-const STACK_BYTES: usize = 512 << 10;
 /// Before a peer is dialled again that was not there: the first and the longest pause.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -69,17 +61,12 @@ pub(crate) struct Network {
     peers_max: usize,
     hosts: Option<PathBuf>,
     set: Arc<Set>,
-    listening: Mutex<Vec<Listening>>,
+    listening: Mutex<Vec<Taking>>,
+    /// Connections that were handed over and have not said yet who they are.
+    unknown: AtomicUsize,
     state: Mutex<State>,
     /// A connection was opened or refused, or has ended; or this endpoint is closed.
     changed: Condvar,
-}
-
-/// A thread that takes connections.
-struct Listening {
-    at: SocketAddr,
-    wake: Arc<Bell>,
-    thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -104,6 +91,8 @@ struct Known {
     connection: u64,
     name: ChannelName,
     is_tls: bool,
+    /// The data thread has it, or will find it among the changes.
+    is_open: bool,
 }
 
 /// A row for which an endpoint is to be dialled.
@@ -134,6 +123,7 @@ impl Network {
             hosts,
             set: Arc::new(set),
             listening: Mutex::default(),
+            unknown: AtomicUsize::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
         }))
@@ -153,19 +143,13 @@ impl Network {
     pub(crate) fn listen(&self, at: SocketAddr) -> Result<(), EndpointError> {
         // What is wrong with the file is better known now.
         self.hosts()?;
-        let (listener, at) = listen(at)?;
-        let wake = Arc::new(Bell::new()?);
-        let (own_wake, this) = (Arc::clone(&wake), Weak::clone(&self.this));
-        let thread = Builder::new().name("corewire-listen".into()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(move || {
-            process::block_all_signals();
-            take_connections(&listener, &own_wake, &this);
-        });
-        let thread = thread.map_err(|error| OsError {
-            what: "start a thread that takes connections".into(),
-            errno: error.raw_os_error().unwrap_or_default(),
+        let this = Weak::clone(&self.this);
+        let taking = Taking::start(at, move |stream, preface, deadline| {
+            if let Some(network) = this.upgrade() {
+                network.take(stream, &preface, deadline);
+            }
         })?;
-        lock(&self.listening).push(Listening { at, wake, thread });
+        lock(&self.listening).push(taking);
         Ok(())
     }
 
@@ -228,10 +212,15 @@ impl Network {
     /// A connection can be used: the data thread has it from now on.
     fn opened(&self, number: u64, opened: Opened) {
         let mut state = lock(&self.state);
-        if state.is_closed {
+        let is_closed = state.is_closed;
+        let key = (opened.other().host.clone(), opened.other().incarnation);
+        let known = state.known.get_mut(&key).filter(|known| known.number == number);
+        let Some(known) = known.filter(|_| !is_closed) else {
+            // Another one has replaced it by now.
             drop(state);
             return opened.leave();
-        }
+        };
+        known.is_open = true;
         state.changes.push(FarChange::Opened { number, opened: Box::new(opened) });
         drop(state);
         self.changed.notify_all();
@@ -268,10 +257,12 @@ impl Network {
             if state.is_closed {
                 return Err(ConnectError::NotFound(self.own.name.clone()));
             }
-            if let Some(found) = state.find(target) {
-                return Ok(found);
+            let known =
+                state.find(target).map(|((_, it), known)| (known.number, *it, known.is_open));
+            if let Some((number, incarnation, true)) = known {
+                return Ok((number, incarnation));
             }
-            if state.dialling.contains(&key) {
+            if known.is_some() || state.dialling.contains(&key) {
                 drop(self.wait(state, left));
                 continue;
             }
@@ -309,10 +300,10 @@ impl Network {
                 Err(OpenError::Crossed { other }) => {
                     let theirs = (other.host.clone(), other.incarnation);
                     with = Some((other.host, other.name));
-                    if !state.known.contains_key(&theirs) {
+                    if !state.known.get(&theirs).is_some_and(|known| known.is_open) {
                         state = self.wait(state, left.min(PAUSE));
                     }
-                    if let Some(known) = state.known.get(&theirs) {
+                    if let Some(known) = state.known.get(&theirs).filter(|known| known.is_open) {
                         return Ok((known.number, theirs.1));
                     }
                 }
@@ -372,26 +363,27 @@ impl Network {
                 opened.leave();
             }
         }
-        for Listening { wake, thread, .. } in std::mem::take(&mut *lock(&self.listening)) {
-            wake.ring();
-            // It does not panic, and is done in a moment: the address is free then.
-            let _ = thread.join();
+        // The address is free when this returns.
+        let listening = std::mem::take(&mut *lock(&self.listening));
+        drop(listening);
+    }
+
+    /// Takes a connection that another process of this user has handed over, whose preface it has read. False if it cannot be
+    /// taken now.
+    pub(super) fn has_taken(&self, stream: Descriptor, preface: Preface) -> bool {
+        let Some(this) = self.this.upgrade() else { return false };
+        if self.unknown.fetch_add(1, Relaxed) >= UNKNOWN_MAX {
+            self.unknown.fetch_sub(1, Relaxed);
+            return false;
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        lock(&self.state).is_closed
-    }
-
-    /// Takes a connection that another process of this user has handed over, whose preface it has read.
-    pub(super) fn take_handed(&self, stream: Descriptor, preface: Preface) {
-        let Some(this) = self.this.upgrade() else { return };
-        let thread = Builder::new().name("corewire-answer".into()).stack_size(STACK_BYTES);
-        // Without a thread the other side sees that the connection has ended.
-        let _ = thread.spawn(move || {
-            process::block_all_signals();
+        let begun = begin("corewire-answer", move || {
             this.take(stream, &preface, Deadline::within(OPENED_WITHIN));
+            this.unknown.fetch_sub(1, Relaxed);
         });
+        if begun.is_err() {
+            self.unknown.fetch_sub(1, Relaxed);
+        }
+        begun.is_ok()
     }
 }
 
@@ -414,19 +406,20 @@ impl State {
         let Hello { name, host, connection, .. } = other;
         let (number, connection) = (self.last_number, *connection);
         self.last.insert((host.clone(), name.clone()), connection);
-        self.known.insert(theirs, Known { number, connection, name: name.clone(), is_tls });
+        let name = name.clone();
+        self.known.insert(theirs, Known { number, connection, name, is_tls, is_open: false });
         number
     }
 
     /// The connection with an endpoint.
-    fn find(&self, target: &Target) -> Option<(u64, u128)> {
+    fn find(&self, target: &Target) -> Option<(&(ChannelName, u128), &Known)> {
         // At an address, another endpoint of that name may be by now.
         let Place::Host(host) = &target.at else { return None };
         let mut all = self.known.iter();
         let is_it = |((of, _), known): &(&(ChannelName, u128), &Known)| {
             of == host && known.name == target.name
         };
-        all.find(is_it).map(|((_, incarnation), known)| (known.number, *incarnation))
+        all.find(is_it)
     }
 }
 
@@ -436,7 +429,7 @@ impl FarHalf for Network {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        lock(&self.listening).iter().map(|listening| listening.at).collect()
+        lock(&self.listening).iter().map(Taking::at).collect()
     }
 
     fn is_own(&self, host: &ChannelName) -> bool {
@@ -458,11 +451,7 @@ impl FarHalf for Network {
         }
         state.linkers += 1;
         drop(state);
-        let linker = Builder::new().name("corewire-link".into()).stack_size(STACK_BYTES);
-        let begun = linker.spawn(move || {
-            process::block_all_signals();
-            this.link_all();
-        });
+        let begun = begin("corewire-link", move || this.link_all());
         if begun.is_err() {
             let mut state = lock(&self.state);
             state.linkers -= 1;
@@ -484,53 +473,6 @@ impl FarHalf for Network {
         if number != 0 {
             lock(&self.state).known.retain(|_, known| known.number != number);
             self.changed.notify_all();
-        }
-    }
-}
-
-/// Takes connections until the endpoint is closed.
-fn take_connections(listener: &Descriptor, wake: &Arc<Bell>, network: &Weak<Network>) {
-    let unknown = Arc::new(AtomicUsize::new(0));
-    loop {
-        let has_room = unknown.load(Relaxed) < UNKNOWN_MAX;
-        let waited = match has_room {
-            true => wait_readable(&[wake.as_fd(), listener.as_fd()], None),
-            false => wait_readable(&[wake.as_fd()], None),
-        };
-        wake.silence();
-        let Some(network) = network.upgrade().filter(|network| !network.is_closed()) else {
-            return;
-        };
-        let accepted = match waited {
-            Ok(_) if !has_room => continue,
-            Ok(_) => accept(listener),
-            Err(error) => Err(error.into()),
-        };
-        let stream = match accepted {
-            Ok(Some(stream)) => stream,
-            Ok(None) => continue,
-            Err(_) => {
-                // No descriptors: it stays in the kernel's queue, which makes the listener readable.
-                let later = Instant::now() + Duration::from_millis(20);
-                let _ = wait_readable(&[wake.as_fd()], Some(later));
-                continue;
-            }
-        };
-        unknown.fetch_add(1, Relaxed);
-        let (own_unknown, own_wake) = (Arc::clone(&unknown), Arc::clone(wake));
-        let thread = Builder::new().name("corewire-answer".into()).stack_size(STACK_BYTES);
-        let begun = thread.spawn(move || {
-            process::block_all_signals();
-            let deadline = Deadline::within(OPENED_WITHIN);
-            // Of what is not corewire's, nobody needs to hear.
-            if let Ok(preface) = read_preface(&stream, deadline) {
-                network.take(stream, &preface, deadline);
-            }
-            own_unknown.fetch_sub(1, Relaxed);
-            own_wake.ring();
-        });
-        if begun.is_err() {
-            unknown.fetch_sub(1, Relaxed);
         }
     }
 }

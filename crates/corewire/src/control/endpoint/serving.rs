@@ -7,6 +7,8 @@ use corewire_os::fork::Descriptor;
 use corewire_os::memory::text_for_peer;
 
 use super::EndpointControl;
+#[cfg(feature = "net")]
+use crate::control::frames::EAGAIN;
 use crate::control::reachable::{Reachable, Visitor};
 use crate::halves::EndpointHalf;
 
@@ -25,6 +27,16 @@ impl Reachable for EndpointControl {
                 }
             }
             Frame::Pair { .. } => at.refuse(Reason::NotFound),
+            #[cfg(feature = "net")]
+            Frame::Dialled { name, is_tls } if !at.is_foreign() => {
+                let preface = corewire_layout::net::Preface { is_tls, wanted: name };
+                let mut descriptors = descriptors.into_iter();
+                match descriptors.next().map(|stream| self.network().has_taken(stream, preface)) {
+                    Some(true) => at.answered(at.socket().send(&Frame::Done, &[])),
+                    Some(false) => at.refuse(Reason::Resources { errno: EAGAIN.unsigned_abs() }),
+                    None => at.refuse(Reason::Malformed),
+                }
+            }
             _ if at.is_foreign() => at.refuse(Reason::NotForGuests),
             // It is observed.
             _ => at.answered(text_for_peer(&self.list_peers()).and_then(|peers| {

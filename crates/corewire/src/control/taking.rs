@@ -1,0 +1,137 @@
+//! Connections of other hosts that are taken at an address, each by a thread of its own until it is known who it is.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use corewire_layout::net::Preface;
+use corewire_net::open::{Deadline, accept, listen, read_preface};
+use corewire_os::OsError;
+use corewire_os::event::{Bell, wait_readable};
+use corewire_os::fork::Descriptor;
+use corewire_os::process;
+
+use crate::error::EndpointError;
+
+/// How long it may take until both sides know each other.
+pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(10);
+/// Connections that have not said yet who they are.
+pub(crate) const UNKNOWN_MAX: usize = 64;
+/// What a thread that opens a connection needs of stack, with a margin.
+pub(crate) const STACK_BYTES: usize = 512 << 10;
+/// Before a process that has no descriptors left tries again.
+const LATER: Duration = Duration::from_millis(20);
+
+/// What is done with a connection whose preface was read.
+type Take = dyn Fn(Descriptor, Preface, Deadline) + Send + Sync;
+
+/// An address at which connections are taken. Ends when it is dropped: the address is free then.
+pub(crate) struct Taking {
+    at: SocketAddr,
+    own: Arc<Own>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Own {
+    listener: Descriptor,
+    /// Rings when it must end, and when one more connection may be taken.
+    wake: Bell,
+    /// Connections that have not said yet who they are; with [`ENDED`] when it must end.
+    unknown: AtomicUsize,
+    take: Box<Take>,
+}
+
+/// Added to the number of unknown connections: none is taken any more.
+const ENDED: usize = 1 << 32;
+
+impl Taking {
+    /// Takes connections at this address from now on.
+    pub(crate) fn start(
+        at: SocketAddr,
+        take: impl Fn(Descriptor, Preface, Deadline) + Send + Sync + 'static,
+    ) -> Result<Self, EndpointError> {
+        let (listener, at) = listen(at)?;
+        let (wake, unknown) = (Bell::new()?, AtomicUsize::new(0));
+        let own = Arc::new(Own { listener, wake, unknown, take: Box::new(take) });
+        let taking = Arc::clone(&own);
+        let thread = begin("corewire-listen", move || taking.run())?;
+        Ok(Self { at, own, thread: Some(thread) })
+    }
+
+    /// The address.
+    pub(crate) fn at(&self) -> SocketAddr {
+        self.at
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        if !self.own.listener.is_ours() {
+            // A forked child does not have the thread.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.own.unknown.fetch_add(ENDED, Relaxed);
+        self.own.wake.ring();
+        // It does not panic, and is done in a moment.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Own {
+    fn run(self: &Arc<Self>) {
+        loop {
+            let has_room = self.unknown.load(Relaxed) < UNKNOWN_MAX;
+            let all = [self.wake.as_fd(), self.listener.as_fd()];
+            let waited = wait_readable(if has_room { &all } else { &all[..1] }, None);
+            self.wake.silence();
+            if self.unknown.load(Relaxed) >= ENDED {
+                return;
+            }
+            match waited.map_err(Into::into).and_then(|_| accept(&self.listener)) {
+                Ok(Some(stream)) if has_room => self.open(stream),
+                Ok(_) => {}
+                Err(_) => {
+                    // It stays in the kernel's queue, which makes the listener readable.
+                    let _ = wait_readable(&[self.wake.as_fd()], Some(Instant::now() + LATER));
+                }
+            }
+        }
+    }
+
+    fn open(self: &Arc<Self>, stream: Descriptor) {
+        let own = Arc::clone(self);
+        self.unknown.fetch_add(1, Relaxed);
+        let begun = begin("corewire-answer", move || {
+            let deadline = Deadline::within(OPENED_WITHIN);
+            // Of what is not corewire's, nobody needs to hear.
+            if let Ok(preface) = read_preface(&stream, deadline) {
+                (own.take)(stream, preface, deadline);
+            }
+            own.unknown.fetch_sub(1, Relaxed);
+            own.wake.ring();
+        });
+        if begun.is_err() {
+            self.unknown.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Starts a thread that opens connections.
+pub(crate) fn begin(
+    name: &str,
+    job: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OsError> {
+    let thread = Builder::new().name(name.into()).stack_size(STACK_BYTES);
+    let begun = thread.spawn(move || {
+        process::block_all_signals();
+        job();
+    });
+    begun.map_err(|error| OsError {
+        what: format!("start the thread {name}").into(),
+        errno: error.raw_os_error().unwrap_or_default(),
+    })
+}

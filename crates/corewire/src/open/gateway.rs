@@ -1,0 +1,106 @@
+//! One address of a host for all endpoints of a domain.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use corewire_layout::frame::{Frame, Reason};
+use corewire_layout::name::NameKind;
+use corewire_layout::net::{Preface, Refusal};
+use corewire_net::open::{Deadline, refuse};
+use corewire_os::fork::Descriptor;
+
+use crate::control::domain::DomainHandle;
+use crate::control::taking::Taking;
+use crate::error::EndpointError;
+use crate::open::domain::Domain;
+
+/// How long the process of an endpoint may take to say that it has a connection.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Takes connections of other hosts at one address, for all endpoints of a domain, and hands each to the process that has the
+/// endpoint which is wanted: nothing of what is sent passes through it. Returned by [`Domain::gateway`]. Dropping it frees the
+/// address; connections that were handed over stay.
+pub struct Gateway(Taking);
+
+impl Domain {
+    /// Takes connections of other hosts at `address`, `address:port`, from now on, in threads of this process. Which of them
+    /// reach which endpoints the file of hosts of each endpoint says
+    /// ([`EndpointBuilder::hosts`](crate::EndpointBuilder::hosts)). `corewire monitor --listen` is such a process.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-gateway-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// let gateway = domain.gateway("127.0.0.1:0")?;
+    /// println!("other hosts find this one at {}", gateway.address());
+    /// # drop((gateway, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`EndpointError::Address`] or `Listen`; `Forked`; `Guest` if the domain belongs to another user.
+    pub fn gateway(&self, address: &str) -> Result<Gateway, EndpointError> {
+        if self.inner.is_forked() {
+            return Err(EndpointError::Forked);
+        }
+        if self.is_guest() {
+            let (owner, user) = (self.owner(), corewire_os::process::effective_uid());
+            return Err(EndpointError::Guest { owner, user });
+        }
+        let at = address.parse().map_err(|_| EndpointError::Address(address.into()))?;
+        let domain = self.inner.clone();
+        let taking = Taking::start(at, move |stream, preface, deadline| {
+            if let Err(why) = hand_over(&domain, &stream, &preface, deadline) {
+                refuse(&stream, why);
+            }
+        })?;
+        Ok(Gateway(taking))
+    }
+}
+
+impl Gateway {
+    /// Where it takes connections.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.at()
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gateway").field(&self.address()).finish()
+    }
+}
+
+/// Hands a connection to the process that has the endpoint which is wanted.
+fn hand_over(
+    domain: &DomainHandle,
+    stream: &Descriptor,
+    preface: &Preface,
+    deadline: Deadline,
+) -> Result<(), Refusal> {
+    let Preface { wanted, is_tls } = preface;
+    let record = domain.directory.look_up(wanted).map_err(|_| Refusal::Busy)?;
+    let record =
+        record.filter(|record| record.kind == NameKind::Endpoint).ok_or(Refusal::NotFound)?;
+    let within = deadline.left().ok_or(Refusal::Busy)?.min(TAKEN_WITHIN);
+    let socket = domain.directory.connect(record.socket, within).map_err(|_| Refusal::Busy)?;
+    let socket = socket.ok_or(Refusal::NotFound)?;
+    let is_trusted = socket.peer().is_ok_and(|peer| peer.trusted().is_some());
+    if !is_trusted {
+        return Err(Refusal::NotFound);
+    }
+    let (name, is_tls) = (wanted.clone(), *is_tls);
+    let sent = socket.send(&Frame::Dialled { name, is_tls }, &[stream.as_fd()]);
+    sent.map_err(|_| Refusal::Busy)?;
+    match socket.receive_by(std::time::Instant::now().checked_add(within)) {
+        Ok((Frame::Done, _)) => Ok(()),
+        Ok((Frame::Refused(Reason::Resources { .. }), _)) => Err(Refusal::Busy),
+        // A process without connections to other hosts does not know the request.
+        Ok(_) => Err(Refusal::NotFound),
+        Err(_) => Err(Refusal::Busy),
+    }
+}
