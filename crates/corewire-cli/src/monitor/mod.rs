@@ -28,6 +28,7 @@ Examples:
   corewire monitor --per cache --pin
   corewire monitor --number 3 --poll-ns 20000
   corewire monitor --policy /etc/corewire/policy.toml --access users:1001
+  corewire monitor --listen 10.0.0.1:7421
 
 A monitor forwards circuits: connections of services and clients that share no memory,
 and many connections over few rings. One per host is enough; with --per core or --per
@@ -48,6 +49,11 @@ Circuits that are open stay open.
 --access lets other users connect to the monitor: their programs open this user's domain \
 as guests. The policy still says what they may do. As with corewire send, the rule stays \
 with the runtime directory, and what this user starts there from then on follows it.
+
+--listen takes connections of other hosts, and hands each to the process that has the \
+endpoint which is wanted: nothing of what they send passes through the monitor. The file \
+of hosts says who may reach which endpoints: $COREWIRE_HOSTS, or corewire/hosts.toml in \
+$XDG_CONFIG_HOME or ~/.config. See docs/hosts.md; corewire doctor checks the file.
 
 INT, TERM or HUP ends a monitor, and with it its circuits; other bindings stay.
 
@@ -75,6 +81,9 @@ pub(crate) struct Args {
     /// Let other users connect: group:NAME or users:UID,UID
     #[arg(long, value_name = "RULE", value_parser = access::rule)]
     access: Option<Access>,
+    /// Take connections of other hosts at this address, for the endpoints of this one; may be given more than once
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "per")]
+    listen: Vec<String>,
     /// End with the process that has started it
     #[arg(long, hide = true)]
     child: bool,
@@ -109,7 +118,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(file) = &args.policy {
         options.policy = policy::read(file)?;
     }
+    let gateways =
+        args.listen.iter().map(|address| domain.gateway(address).map_err(Failure::other));
+    let gateways = gateways.collect::<Result<Vec<_>, _>>()?;
     let mut monitor = Monitor::start(domain, options).map_err(Failure::other)?;
+    for gateway in &gateways {
+        output::note(format!("takes connections of other hosts at {}", gateway.address()));
+    }
     output::note(format!("monitor {node} is ready"));
     let handle = monitor.handle();
     let has_failed = eventfd(0, EventfdFlags::CLOEXEC).map_err(Failure::other)?;
