@@ -108,6 +108,8 @@ pub(crate) struct Transfer<P> {
     pub(crate) stage: Stage<P>,
     /// The sender was invited to copy, too.
     pub(crate) is_invited: bool,
+    /// It waits for the sender, and this side may sleep meanwhile.
+    pub(crate) may_sleep: bool,
 }
 
 impl<P> Transfer<P> {
@@ -119,7 +121,8 @@ impl<P> Transfer<P> {
         (order, to): (u64, Destination),
         stage: Stage<P>,
     ) -> Self {
-        Self { source, offer, envelope, total, order, to, stage, is_invited: false }
+        let (is_invited, may_sleep) = (false, false);
+        Self { source, offer, envelope, total, order, to, stage, is_invited, may_sleep }
     }
 
     pub(crate) fn row(&self) -> u32 {

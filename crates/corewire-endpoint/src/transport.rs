@@ -385,6 +385,8 @@ pub enum Pulled {
     More,
     /// It waits for the sender, which is copying.
     Busy,
+    /// It waits for the sender, and what comes of it ends a sleep.
+    Later,
     /// Everything is there.
     Done,
     /// The sender has taken the offer back.

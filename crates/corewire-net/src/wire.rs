@@ -3,7 +3,9 @@
 use std::io::{self, BufRead as _, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
+use corewire_os::stream;
 use rustix::buffer::spare_capacity;
 use rustix::net::Shutdown;
 
@@ -62,14 +64,18 @@ impl Wire {
         }
     }
 
-    /// Appends what has arrived.
+    /// Appends what has arrived, about so many bytes at most.
     ///
     /// # Errors
     /// Of the system call; `InvalidData` if the bytes are not those of the session.
-    pub(crate) fn read(&mut self, arrived: &mut Vec<u8>) -> io::Result<Got> {
+    pub(crate) fn read(&mut self, arrived: &mut Vec<u8>, bytes: usize) -> io::Result<Got> {
         let Self { stream, session } = self;
         let Some(session) = session else {
-            arrived.reserve(READ_BYTES);
+            if arrived.is_empty() && arrived.capacity() > 2 * bytes {
+                // A system call fills all of it.
+                *arrived = Vec::with_capacity(bytes);
+            }
+            arrived.reserve(bytes);
             let room = arrived.capacity() - arrived.len();
             let count = rustix::io::read(stream, spare_capacity(arrived))?;
             return Ok(if count == 0 {
@@ -109,6 +115,25 @@ impl Wire {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(count),
         }
+    }
+
+    /// Takes as many as there is room for of `head`, and then of the bytes `from` to `from + bytes` of what lies at `stretches` of
+    /// this process's memory.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub(crate) fn send_from(
+        &mut self,
+        head: &[u8],
+        stretches: &[Stretch],
+        from: u64,
+        bytes: u64,
+    ) -> io::Result<usize> {
+        if !self.is_tls() {
+            return stream::send_from(&self.stream, head, stretches, from, bytes);
+        }
+        let message = [head, &stream::copy_of(stretches, from, bytes)?].concat();
+        self.write(&message)
     }
 
     /// Whether bytes that were taken wait for the kernel.

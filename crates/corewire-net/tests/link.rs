@@ -100,7 +100,7 @@ impl Side {
             let left = part.total - part.done;
             let bytes = left.min(FRAME_BYTES_MAX);
             let immediate = Some(left);
-            let header = Header::new(FrameKind::Data, part.number, bytes);
+            let header = Header::new(FrameKind::Piece, part.number, bytes);
             let Some((head, length)) = self.link.begin(&Header { immediate, ..header }) else {
                 return false;
             };
@@ -154,7 +154,7 @@ impl Side {
         if taken == 0 {
             self.begin(&header);
         }
-        let is_data = header.kind == FrameKind::Data;
+        let is_data = header.kind == FrameKind::Piece;
         let part = if is_data { &mut self.arriving_data } else { &mut self.arriving };
         let part = part.as_mut().expect("a message has begun");
         let left = usize::try_from(header.payload_bytes() - taken).unwrap();
@@ -186,7 +186,7 @@ impl Side {
                 let total = total.unwrap_or(bytes);
                 self.arriving = Some(Part { number, total, done: 0 });
             }
-            FrameKind::Data => {
+            FrameKind::Piece => {
                 assert_eq!(number, self.data_received, "in order");
                 let left = immediate.unwrap();
                 let part = self.arriving_data.get_or_insert(Part { number, total: left, done: 0 });
@@ -385,7 +385,7 @@ fn a_message_counts_as_received_once_all_of_it_was_taken_and_what_engines_say_ne
     assert_eq!((b.pass(3), messages(&mut b)), (Ok(false), 0));
     assert_eq!((b.pass(1), messages(&mut b)), (Ok(true), 1));
 
-    let left = |left| Header { immediate: Some(left), ..Header::new(FrameKind::Data, 5, 4) };
+    let left = |left| Header { immediate: Some(left), ..Header::new(FrameKind::Piece, 5, 4) };
     let of_two = Header { total: Some(8), ..Header::new(FrameKind::Request, 1, 4) };
     let offer = Header { total: Some(8), ..Header::new(FrameKind::Offer, 1, 4) };
     let rest = Header::new(FrameKind::Rest, 4, 4);

@@ -8,6 +8,7 @@
 //! | [`fork`] | the effect of a fork on all this |
 //! | [`packet`] | packets of any bytes, with descriptors |
 //! | [`socket`] | frames of the attach handshake, and the identity of the peer |
+//! | [`stream`] | connected sockets whose bytes go straight to where a message is received |
 //! | [`directory`] | the runtime directory: names, their owners, processes that wait for a name |
 //! | [`access`] | the users that the directory is open to |
 //! | [`event`] | waiting for many descriptors at once |
@@ -33,6 +34,7 @@ pub mod processor;
 pub mod report;
 pub mod sleep;
 pub mod socket;
+pub mod stream;
 
 use std::borrow::Cow;
 use std::io;

@@ -98,10 +98,9 @@ impl Incoming {
                     let memory = caller.target.written(0);
                     let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
                     let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
-                    peers.put_transfer(
-                        index,
-                        Transfer { source, offer, envelope, total, order, to, stage, is_invited },
-                    );
+                    let (what, where_to) = ((envelope, total), (order, to));
+                    let transfer = Transfer::new(source, offer, what, where_to, stage);
+                    peers.put_transfer(index, Transfer { is_invited, ..transfer });
                 }
                 // Another copy from both ends would meet a sender that still knows the old target.
                 peers.request_data(source.row(), &mut offer, 0, false);

@@ -78,10 +78,15 @@ impl Incoming {
                 None => return Stepped::Nothing,
             },
         };
+        transfer.may_sleep = pulled == Pulled::Later;
+        if transfer.may_sleep {
+            return Stepped::Nothing;
+        }
         if let Destination::Kept(key) = transfer.to {
             return self.fetched(peers, transfer, key, pulled);
         }
         match pulled {
+            Pulled::Later => Stepped::Nothing,
             Pulled::More => {
                 self.busy_steps = 0;
                 Stepped::On
@@ -241,7 +246,7 @@ impl Incoming {
                 memory.truncate(usize::try_from(bytes).unwrap_or(0));
             }
             // It was not invited to copy, too: it is never busy.
-            Pulled::More | Pulled::Busy | Pulled::Void => {
+            Pulled::More | Pulled::Busy | Pulled::Later | Pulled::Void => {
                 offer.place = Vec::new();
                 memory.clear();
             }
@@ -294,7 +299,8 @@ impl Incoming {
     /// Whether a message is being pulled, and its sender has not kept this side waiting for long.
     pub(crate) fn is_pulling<T: Transport>(&self, peers: &Peers<T>) -> bool {
         let is_pulled = |transfer: &Transfer<T::Pull>| {
-            matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..))
+            let is_read = matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..));
+            is_read && !transfer.may_sleep
         };
         peers.transfers().iter().any(is_pulled) && self.busy_steps < BUSY_STEPS_MAX
     }

@@ -30,8 +30,7 @@ pub enum FrameKind {
     Offer = 6,
     /// A notice about an offer.
     Notice = 7,
-    /// The next bytes of the message of an offer, whose number it has. Its immediate is how many bytes of the message
-    /// are left, these included. Frames of other messages may lie between two of them.
+    /// The message of an offer, whose number it has, sent although the other side could not pull it to the end.
     Data = 8,
     /// The next bytes of a message that takes several frames. The number is how many of its bytes lie before.
     Rest = 9,
@@ -40,10 +39,20 @@ pub enum FrameKind {
     Credit = 10,
     /// The sender has closed its endpoint, and sends nothing more. Has no bytes, and counts for no credit.
     Leave = 11,
+    /// Asks for the message of an offer, whose number it has. Its immediate is how many bytes of the message are wanted, from
+    /// the first one on. Has no bytes.
+    Pull = 12,
+    /// The next bytes of the message of an offer, whose number it has, and which was asked for. Its immediate is how many bytes
+    /// are left, these included. Other frames may lie between two of them.
+    Piece = 13,
+    /// Of the message of an offer, whose number it has, no more pieces follow. Has no bytes, and counts for no credit.
+    Void = 14,
+    /// Of the message of an offer, whose number it has, no more pieces are wanted. Has no bytes, and counts for no credit.
+    Stop = 15,
 }
 
 impl FrameKind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 16] = [
         Self::Tagged,
         Self::Untagged,
         Self::Request,
@@ -56,25 +65,43 @@ impl FrameKind {
         Self::Rest,
         Self::Credit,
         Self::Leave,
+        Self::Pull,
+        Self::Piece,
+        Self::Void,
+        Self::Stop,
     ];
 
     /// Whether bytes may follow its header.
     const fn has_bytes(self) -> bool {
-        !matches!(self, Self::Dropped | Self::Acknowledgement | Self::Credit | Self::Leave)
+        !matches!(
+            self,
+            Self::Dropped
+                | Self::Acknowledgement
+                | Self::Credit
+                | Self::Leave
+                | Self::Pull
+                | Self::Void
+                | Self::Stop
+        )
     }
 
     /// Whether at least one byte follows it.
     const fn must_have_bytes(self) -> bool {
-        matches!(self, Self::Data | Self::Rest)
+        matches!(self, Self::Piece | Self::Rest)
     }
 
     const fn is_matched(self) -> bool {
         matches!(self, Self::Tagged | Self::Untagged)
     }
 
-    /// Whether it may have an immediate; data must.
+    /// Whether it must have an immediate.
+    const fn must_have_immediate(self) -> bool {
+        matches!(self, Self::Pull | Self::Piece)
+    }
+
+    /// Whether it may have one.
     const fn may_have_immediate(self) -> bool {
-        matches!(self, Self::Tagged | Self::Untagged | Self::Data)
+        matches!(self, Self::Tagged | Self::Untagged) || self.must_have_immediate()
     }
 
     /// Whether its message may take several frames.
@@ -111,7 +138,7 @@ pub struct Header {
     pub bytes: u64,
     /// A tag, or a number.
     pub number: u64,
-    /// 64 bits that travel beside a message; of data, what is left.
+    /// 64 bits that travel beside a message; of a piece, what is left; of a pull, what is wanted.
     pub immediate: Option<u64>,
     /// The length of the message, if it takes several frames: then more than `bytes`.
     pub total: Option<u64>,
@@ -170,7 +197,7 @@ impl Header {
         let [has_immediate, has_total] = [IMMEDIATE, TOTAL].map(|flag| word & flag != 0);
         let is_possible = (wants == FrameWants::Nothing || kind.is_matched())
             && (!has_immediate || kind.may_have_immediate())
-            && (has_immediate || kind != FrameKind::Data)
+            && (has_immediate || !kind.must_have_immediate())
             && (!has_total || kind.may_have_total())
             && match kind {
                 FrameKind::Credit => true,
@@ -187,8 +214,11 @@ impl Header {
         let Some(total) = next_if(has_total) else { return Ok(None) };
         let length = HEADER_BYTES_MIN + 8 * (usize::from(has_immediate) + usize::from(has_total));
         match (kind, immediate, total) {
-            (FrameKind::Data, Some(left), _) if bytes > left => {
+            (FrameKind::Piece, Some(left), _) if bytes > left => {
                 Err(NetError::Field { field: "what is left of a message", found: left })
+            }
+            (FrameKind::Pull, Some(0), _) => {
+                Err(NetError::Field { field: "the length that is wanted of a message", found: 0 })
             }
             (_, _, Some(total)) if total <= bytes => {
                 Err(NetError::Field { field: "the length of a message", found: total })
@@ -210,7 +240,7 @@ mod tests {
     use super::*;
 
     fn header(kind: FrameKind) -> Header {
-        let immediate = (kind == FrameKind::Data).then_some(7 << 20);
+        let immediate = kind.must_have_immediate().then_some(7 << 20);
         let bytes = if kind.has_bytes() { FRAME_BYTES_MAX } else { 0 };
         Header { immediate, ..Header::new(kind, 1 << 63 | 9, bytes) }
     }
@@ -253,7 +283,7 @@ mod tests {
         let wants = FrameWants::Match;
         for kind in FrameKind::ALL {
             assert!(kind.is_matched() || fails(Header { wants, ..header(kind) }), "{kind:?}");
-            let immediate = if kind == FrameKind::Data { None } else { Some(1) };
+            let immediate = if kind.must_have_immediate() { None } else { Some(1) };
             let may = kind.is_matched();
             assert!(may || fails(Header { immediate, ..header(kind) }), "{kind:?}");
             let may = kind.may_have_total();
@@ -264,10 +294,10 @@ mod tests {
                 "{kind:?}"
             );
         }
-        for kind in [FrameKind::Data, FrameKind::Rest] {
+        for kind in [FrameKind::Piece, FrameKind::Rest] {
             assert!(fails(Header { bytes: 0, ..header(kind) }), "{kind:?}");
         }
-        for word in [12_u64, 255, 3 << 8, 1 << 12, 1 << 15] {
+        for word in [16_u64, 255, 3 << 8, 1 << 12, 1 << 15] {
             let (field, found) = ("the first word of a frame", word);
             assert_eq!(Header::parse(&word.to_le_bytes()), Err(NetError::Field { field, found }));
         }
@@ -276,7 +306,8 @@ mod tests {
     #[test]
     fn lengths_that_contradict_each_other_are_refused() {
         let fails = |header: Header| Header::parse(&header.to_bytes().0).is_err();
-        assert!(fails(Header { immediate: Some(FRAME_BYTES_MAX - 1), ..header(FrameKind::Data) }));
+        assert!(fails(Header { immediate: Some(FRAME_BYTES_MAX - 1), ..header(FrameKind::Piece) }));
+        assert!(fails(Header { immediate: Some(0), ..header(FrameKind::Pull) }));
         assert!(fails(Header { total: Some(FRAME_BYTES_MAX), ..header(FrameKind::Request) }));
         assert!(fails(Header { total: Some(9), bytes: 0, ..header(FrameKind::Reply) }));
     }

@@ -16,6 +16,8 @@ pub enum Head {
     More,
     /// A frame for the engine, of which so many bytes have been passed.
     Frame(Header, u64),
+    /// A pull, a void or a stop. It has been passed.
+    Word(Header),
     /// The other side has closed its endpoint. Nothing follows.
     Left,
 }

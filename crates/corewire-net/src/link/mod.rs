@@ -57,6 +57,9 @@ pub type HeaderBytes = ([u8; HEADER_BYTES_MAX], usize);
 pub struct Link {
     outgoing: Outgoing,
     incoming: Incoming,
+    /// Bytes that were gone over since the beginning, and up to where they were looked over.
+    position: u64,
+    foreseen: u64,
 }
 
 impl Link {
@@ -66,6 +69,8 @@ impl Link {
         Self {
             outgoing: Outgoing::new(u64::from(other.credit_bytes)),
             incoming: Incoming::new(u64::from(own.credit_bytes)),
+            position: 0,
+            foreseen: 0,
         }
     }
 
@@ -103,6 +108,12 @@ impl Link {
         self.outgoing.counted()
     }
 
+    /// No more pieces of a message follow; or none are wanted.
+    #[must_use]
+    pub fn end_of_pieces(kind: FrameKind, number: u64) -> [u8; HEADER_BYTES_MIN] {
+        short(&Header::new(kind, number, 0))
+    }
+
     /// The last thing to be sent, behind all frames: this side closes.
     #[must_use]
     pub fn leave() -> [u8; HEADER_BYTES_MIN] {
@@ -118,20 +129,64 @@ impl Link {
     /// The other side breaks the rules: the connection must end.
     pub fn advance(&mut self, arrived: &[u8]) -> Result<(usize, Head), PeerViolation> {
         let mut used = 0;
-        loop {
+        let head = loop {
             if let Some(head) = self.incoming.head() {
-                return Ok((used, head));
+                break head;
             }
             let rest = arrived.get(used..).unwrap_or_default();
             let Some((header, length)) = Header::parse(rest).map_err(violation)? else {
-                return Ok((used, Head::More));
+                break Head::More;
             };
+            let was_foreseen = self.position + (used as u64) < self.foreseen;
             used += length;
             match header.kind {
+                FrameKind::Credit if was_foreseen => {}
                 FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
                 FrameKind::Leave => self.incoming.leave(),
+                FrameKind::Void | FrameKind::Stop => break Head::Word(header),
                 _ => self.incoming.begin(header, length as u64)?,
             }
+            if header.kind == FrameKind::Pull {
+                self.incoming.pass(0)?;
+                break Head::Word(header);
+            }
+        };
+        self.position += used as u64;
+        Ok((used, head))
+    }
+
+    /// Looks over what has arrived, from where [`advance`](Self::advance) is, although nothing of it is taken: for what the other
+    /// side lets this one send, without which both might wait for each other. Returns whether the other side has left.
+    ///
+    /// # Errors
+    /// As for [`advance`](Self::advance).
+    pub fn foresee(&mut self, arrived: &[u8]) -> Result<bool, PeerViolation> {
+        let mut at = match self.incoming.head() {
+            _ if self.foreseen > self.position => self.foreseen - self.position,
+            Some(Head::Frame(header, taken)) => header.payload_bytes() - taken,
+            _ => 0,
+        };
+        let mut has_left = self.incoming.head() == Some(Head::Left);
+        while let Some(rest) = usize::try_from(at).ok().and_then(|at| arrived.get(at..))
+            && let Some((header, length)) = Header::parse(rest).map_err(violation)?
+        {
+            at += length as u64 + header.payload_bytes();
+            self.foreseen = self.position + at;
+            match header.kind {
+                FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
+                FrameKind::Leave => has_left = true,
+                _ => {}
+            }
+        }
+        Ok(has_left)
+    }
+
+    /// How much of the frame at the head was not taken yet; `None` if no frame lies there.
+    #[must_use]
+    pub fn left_of_frame(&self) -> Option<u64> {
+        match self.incoming.head()? {
+            Head::Frame(header, taken) => Some(header.payload_bytes() - taken),
+            _ => None,
         }
     }
 
@@ -141,6 +196,7 @@ impl Link {
     /// # Errors
     /// The other side has sent more than it may.
     pub fn pass(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
+        self.position += bytes;
         self.incoming.pass(bytes)
     }
 

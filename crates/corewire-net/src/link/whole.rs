@@ -1,4 +1,5 @@
-//! Messages that take several frames: on both sides their parts follow each other.
+//! Messages that take several frames: on both sides their parts follow each other. Only pieces of messages that were asked
+//! for may lie between them, and what concerns those.
 
 use corewire_endpoint::transport::PeerViolation;
 use corewire_layout::net::{FrameKind, Header};
@@ -16,6 +17,9 @@ pub(super) struct Whole {
 impl Whole {
     /// A frame begins.
     pub(super) fn begin(&mut self, header: &Header) -> Result<(), PeerViolation> {
+        if matches!(header.kind, FrameKind::Piece | FrameKind::Pull) {
+            return Ok(());
+        }
         if header.kind != FrameKind::Rest {
             if self.left > 0 {
                 return refuse("what is left of a message before the next one", self.left);
@@ -38,11 +42,11 @@ impl Whole {
 
     /// Whether the end of this frame is the end of a message that a program has sent, also of one that was offered.
     pub(super) fn end(&self, header: &Header) -> bool {
-        let is_last = match header.kind {
-            FrameKind::Data => header.immediate == Some(header.bytes),
-            _ => self.left == 0,
-        };
-        is_last && self.is_message
+        match header.kind {
+            FrameKind::Piece => header.immediate == Some(header.bytes),
+            FrameKind::Pull => false,
+            _ => self.left == 0 && self.is_message,
+        }
     }
 }
 

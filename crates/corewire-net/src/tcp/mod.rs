@@ -4,16 +4,18 @@
 //! |---|---|
 //! | this one | the transport: peers by row, and which of them have something |
 //! | `connection` | one peer: its socket, its [link](crate::link), what has arrived and what waits to leave |
+//! | `sending`, `receiving` | what goes to it, and what comes |
+//! | `pulling` | large messages, which stay with their sender until the receiver asks for them |
 //! | `closing` | connections that this side has left, until the other side has read all |
 //!
 //! # Data path
 //!
-//! 1. A message is cut into frames, which are copied behind each other. They leave with one system call: at once, or, of
-//!    messages that the engine [gathers](Transport::gather), together.
+//! 1. A message is cut into frames. Short ones are copied behind each other, and leave with one system call: at once, or, of
+//!    messages that the engine [gathers](Transport::gather), together. A long one leaves from where its message lies.
 //! 2. `epoll` says which connections have something. One system call reads header and beginning of a message, and what
-//!    lies behind it; the engine takes it from there.
-//! 3. A message above 64 KiB that a receive may ask for is offered, and pushed once one does: no engine keeps more than its
-//!    budget.
+//!    lies behind it; the engine takes it from there. The rest of a long one is received where it goes.
+//! 3. A message above 256 KiB that a receive may ask for is offered, and [pulled](pulling) once one does: then it leaves and
+//!    arrives without a copy in this process, other messages lie between its pieces, and no engine keeps more than its budget.
 //!
 //! # Memory
 //!
@@ -25,8 +27,11 @@
 
 mod closing;
 mod connection;
+mod pulling;
+mod receiving;
+mod sending;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -36,10 +41,10 @@ use corewire_endpoint::transport::{
     Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
     Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Wanted, Wants};
+use corewire_endpoint::{Arrival, Envelope, Peer, Place, Sink, Source, Space, Wanted, Wants};
 use corewire_layout::name::ChannelName;
 use corewire_layout::net::FRAME_BYTES_MAX;
-use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_index, offer_number};
+use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -47,10 +52,12 @@ use rustix::net::sockopt;
 
 pub use self::closing::Closing;
 use self::connection::Connection;
+pub use self::pulling::Pull;
+use self::pulling::Stepped;
 use crate::open::Opened;
 
 /// Longer messages that receives may ask for are offered.
-const OFFERED_ABOVE: u64 = 64 << 10;
+const OFFERED_ABOVE: u64 = 256 << 10;
 /// Up to so many connections are read without asking which of them have something: the first call to the kernel finds it.
 const READ_MAX: usize = 2;
 /// In one of so many polls all connections are looked at, whether or not some are known to have something.
@@ -86,7 +93,7 @@ impl AsFd for Set {
 
 /// Who has a row.
 #[derive(Debug, Default)]
-struct Place {
+struct Row {
     /// Which connection it is, as the caller has numbered it; 0 if none.
     number: u64,
     connection: Option<Connection>,
@@ -98,7 +105,7 @@ struct Place {
     is_untold: bool,
 }
 
-impl Place {
+impl Row {
     const fn is_free(&self) -> bool {
         self.connection.is_none() && self.reserved.is_none()
     }
@@ -109,7 +116,7 @@ impl Place {
 pub struct Tcp {
     /// The first row.
     first: u32,
-    places: Vec<Place>,
+    rows: Vec<Row>,
     set: Arc<Set>,
     changes: Vec<Change>,
     last: u32,
@@ -122,9 +129,8 @@ pub struct Tcp {
     untold: Vec<u32>,
     /// Connections that are not over.
     open: usize,
-    /// Offers that are valid, by index: their numbers; and how many there were.
-    offers: BTreeMap<u16, u64>,
-    offer_count: u64,
+    /// Rows of which messages are pulled, or were.
+    pulling: Vec<u32>,
 }
 
 impl Tcp {
@@ -133,7 +139,7 @@ impl Tcp {
     pub fn new(set: Arc<Set>, first: u32) -> Self {
         Self {
             first,
-            places: Vec::new(),
+            rows: Vec::new(),
             set,
             changes: Vec::new(),
             last: first,
@@ -143,8 +149,7 @@ impl Tcp {
             unsent: Vec::new(),
             untold: Vec::new(),
             open: 0,
-            offers: BTreeMap::new(),
-            offer_count: 0,
+            pulling: Vec::new(),
         }
     }
 
@@ -158,7 +163,7 @@ impl Tcp {
             (opened.other.name.on_host(&opened.other.host), opened.other.incarnation);
         sockopt::set_tcp_nodelay(&opened.wire, true)?;
         find_silence(&opened.wire, opened.own.silence_ms)?;
-        let is_its = |place: &Place| {
+        let is_its = |place: &Row| {
             let reserved = place.reserved.as_ref().filter(|_| place.connection.is_none());
             reserved
                 .is_some_and(|(its, only)| *its == name && only.is_none_or(|it| it == incarnation))
@@ -186,7 +191,7 @@ impl Tcp {
     ) -> std::io::Result<u32> {
         let key = (name.clone(), incarnation);
         let is_its =
-            |place: &Place| place.reserved.as_ref().is_some_and(|reserved| *reserved == key);
+            |place: &Row| place.reserved.as_ref().is_some_and(|reserved| *reserved == key);
         if let Some(row) = self.first_row(is_its) {
             return Ok(row);
         }
@@ -200,7 +205,7 @@ impl Tcp {
     /// For whom a row is reserved that has no connection.
     #[must_use]
     pub fn reserved_for(&self, row: u32) -> Option<&(ChannelName, Option<u128>)> {
-        self.places.get(row.wrapping_sub(self.first) as usize)?.reserved.as_ref()
+        self.rows.get(row.wrapping_sub(self.first) as usize)?.reserved.as_ref()
     }
 
     /// The peer for which a row is reserved cannot be connected.
@@ -224,7 +229,7 @@ impl Tcp {
     /// The number of the connection that a row has or had; 0 if none.
     #[must_use]
     pub fn number_of(&self, row: u32) -> u64 {
-        self.places.get(row.wrapping_sub(self.first) as usize).map_or(0, |place| place.number)
+        self.rows.get(row.wrapping_sub(self.first) as usize).map_or(0, |place| place.number)
     }
 
     /// The row of the connection that has this number, if it is not over.
@@ -249,28 +254,28 @@ impl Tcp {
         !self.ready.is_empty()
     }
 
-    fn first_row(&self, is_it: impl FnMut(&Place) -> bool) -> Option<u32> {
-        let index = self.places.iter().position(is_it)?;
+    fn first_row(&self, is_it: impl FnMut(&Row) -> bool) -> Option<u32> {
+        let index = self.rows.iter().position(is_it)?;
         u32::try_from(index).ok().map(|index| self.first + index)
     }
 
     fn free_row(&mut self) -> std::io::Result<u32> {
-        if let Some(row) = self.first_row(Place::is_free) {
+        if let Some(row) = self.first_row(Row::is_free) {
             return Ok(row);
         }
-        self.places.push(Place::default());
-        let index = u32::try_from(self.places.len() - 1).ok();
+        self.rows.push(Row::default());
+        let index = u32::try_from(self.rows.len() - 1).ok();
         index
             .and_then(|index| self.first.checked_add(index))
             .ok_or_else(|| std::io::Error::other("too many rows"))
     }
 
-    fn place(&mut self, row: u32) -> Option<&mut Place> {
-        self.places.get_mut(row.wrapping_sub(self.first) as usize)
+    fn place(&mut self, row: u32) -> Option<&mut Row> {
+        self.rows.get_mut(row.wrapping_sub(self.first) as usize)
     }
 
     fn at(&self, row: u32) -> Option<&Connection> {
-        self.places.get(row.wrapping_sub(self.first) as usize)?.connection.as_ref()
+        self.rows.get(row.wrapping_sub(self.first) as usize)?.connection.as_ref()
     }
 
     fn at_mut(&mut self, row: u32) -> Option<&mut Connection> {
@@ -323,8 +328,8 @@ impl Tcp {
 
     /// Tells the kernel what is waited for on a connection, if that has changed.
     fn watch(&mut self, row: u32) {
-        let Self { places, set, first, .. } = self;
-        let Some(place) = places.get_mut(row.wrapping_sub(*first) as usize) else { return };
+        let Self { rows, set, first, .. } = self;
+        let Some(place) = rows.get_mut(row.wrapping_sub(*first) as usize) else { return };
         let Some(connection) = &mut place.connection else { return };
         if let Some(flags) = connection.changed_flags() {
             let data = EventData::new_u64(u64::from(row));
@@ -415,11 +420,11 @@ impl Tcp {
 
     /// Finds out which connections have something, and gives the kernel what it takes by now.
     fn look_at_all(&mut self) {
-        if self.places.len() > READ_MAX {
+        if self.rows.len() > READ_MAX {
             self.wait(0);
             return;
         }
-        for row in self.first..self.first + u32::try_from(self.places.len()).unwrap_or(0) {
+        for row in self.first..self.first + u32::try_from(self.rows.len()).unwrap_or(0) {
             if let Some(connection) = self.at_mut(row) {
                 connection.suppose_readable();
                 let must_flush = connection.must_flush();
@@ -433,12 +438,21 @@ impl Tcp {
 
     /// Whether there is something to do at once.
     fn has_something(&mut self) -> bool {
-        self.has_notice() || self.next_ready().is_some() || self.has_notice()
+        self.has_notice() || self.next_ready().is_some() || self.has_notice() || self.has_piece()
+    }
+
+    /// Whether a piece of a message that is pulled has come.
+    fn has_piece(&mut self) -> bool {
+        let mut pulling = std::mem::take(&mut self.pulling);
+        pulling.retain(|&row| self.at(row).is_some_and(|connection| connection.pulls.has_some()));
+        self.pulling = pulling;
+        let has_one = |&row: &u32| self.at(row).is_some_and(|connection| connection.pulls.has_head());
+        self.pulling.iter().any(has_one)
     }
 
     /// Says to all peers that this endpoint closes. Returns the connections, which are to be read to their ends.
     pub fn close(&mut self) -> Closing {
-        let connections = self.places.iter_mut().filter_map(|place| place.connection.take());
+        let connections = self.rows.iter_mut().filter_map(|place| place.connection.take());
         Closing::new(connections.filter_map(Connection::leave).collect())
     }
 }
@@ -533,7 +547,10 @@ impl Transport for Tcp {
         let Some(connection) = self.at(row) else { return Short::Other(row) };
         let Envelope { space, tag, immediate, wants } = arrival.envelope;
         let source = Wanted::source_bits(row, connection.generation);
-        let is_it = arrival.is_whole() && space == wanted.space && wants == Wants::Nothing;
+        let is_it = arrival.is_whole()
+            && arrival.place == Place::Slots
+            && space == wanted.space
+            && wants == Wants::Nothing;
         let is_open = connection.generation != 0 && wanted.takes(source, tag);
         if !is_it || !is_open || arrival.bytes > target.len() {
             return Short::Other(row);
@@ -566,13 +583,13 @@ impl Transport for Tcp {
 
     fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
         if let Some(connection) = self.at(row) {
-            sink.put(at, connection.arrived(arrival.bytes));
+            connection.copy(arrival, at, sink);
         }
     }
 
     fn pass(&mut self, row: u32, arrival: &Arrival) {
         self.make_untold(row);
-        if self.at_mut(row).is_some_and(|connection| connection.pass(arrival.bytes)) {
+        if self.at_mut(row).is_some_and(|connection| connection.pass(arrival)) {
             self.leave_of(row);
         }
     }
@@ -599,19 +616,19 @@ impl Transport for Tcp {
         }
     }
 
-    type Pull = ();
+    type Pull = Pull;
     type Help = ();
 
     fn is_offered(&mut self, _row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        envelope.space.is_matched() && bytes > OFFERED_ABOVE
+        let may_wait = matches!(envelope.space, Space::Tagged | Space::Untagged | Space::Request);
+        may_wait && bytes > OFFERED_ABOVE
     }
 
-    fn register(&mut self, _row: u32, _source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
-        let index = (0..OFFERS_MAX).find(|index| !self.offers.contains_key(index))?;
-        self.offer_count += 1;
-        let number = offer_number(index, self.offer_count);
-        self.offers.insert(index, number);
-        // The message has no place that the other side could read.
+    fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
+        let mut stretches = Vec::new();
+        source.stretches(&mut |stretch| stretches.push(stretch));
+        let number = self.at_mut(row)?.offer(stretches, source.bytes())?;
+        // The other side asks by the number.
         place.push(0);
         Some(number)
     }
@@ -620,17 +637,14 @@ impl Transport for Tcp {
         self.withdraw(row, number);
     }
 
-    fn withdraw(&mut self, _row: u32, number: u64) -> bool {
-        if let Some(index) = offer_index(number)
-            && self.offers.get(&index) == Some(&number)
-        {
-            self.offers.remove(&index);
-        }
-        true
+    fn withdraw(&mut self, row: u32, number: u64) -> bool {
+        let is_unread = self.at_mut(row).is_none_or(|connection| connection.withdraw(number));
+        self.leave_of(row);
+        is_unread
     }
 
-    fn has_begun(&self, _row: u32, _number: u64) -> bool {
-        false
+    fn has_begun(&self, row: u32, number: u64) -> bool {
+        self.at(row).is_some_and(|connection| connection.has_begun(number))
     }
 
     fn has_room_for_data(&mut self, _row: u32, _bytes: u64) -> bool {
@@ -639,33 +653,65 @@ impl Transport for Tcp {
 
     fn start_pull(
         &mut self,
-        _row: u32,
-        _number: u64,
+        row: u32,
+        number: u64,
         _place: &[u8],
         _total: u64,
-        _bytes: u64,
+        bytes: u64,
         _is_helped: bool,
-    ) -> Result<(), PeerViolation> {
-        Ok(())
+    ) -> Result<Pull, PeerViolation> {
+        if !self.pulling.contains(&row) {
+            self.pulling.push(row);
+        }
+        Ok(Pull::new(row, number, bytes))
     }
 
-    fn begin_pull(&mut self, (): &mut ()) -> bool {
+    fn begin_pull(&mut self, _pull: &mut Pull) -> bool {
+        // Whether the offer is valid still, the other side says.
         true
     }
 
-    fn answer(&mut self, _row: u32, (): &mut (), _to: &mut dyn Sink, _place: &mut Vec<u8>) -> bool {
+    fn answer(
+        &mut self,
+        _row: u32,
+        _pull: &mut Pull,
+        _to: &mut dyn Sink,
+        _place: &mut Vec<u8>,
+    ) -> bool {
         false
     }
 
-    fn pull(&mut self, (): &mut (), _target: &mut dyn Sink) -> Pulled {
-        Pulled::Refused { bytes: 0, is_final: false }
+    fn pull(&mut self, pull: &mut Pull, target: &mut dyn Sink) -> Pulled {
+        let row = pull.row;
+        let Some(connection) = self.at_mut(row) else { return Pulled::Later };
+        let stepped = connection.step_pull(pull, target);
+        self.make_untold(row);
+        self.leave_of(row);
+        self.note_end(row);
+        if self.at(row).is_some_and(Connection::may_have) {
+            // Something else may lie behind it.
+            self.make_ready(row);
+        }
+        match stepped {
+            Ok(Stepped::More) => Pulled::More,
+            Ok(Stepped::Done) => Pulled::Done,
+            Ok(Stepped::Void) => Pulled::Void,
+            // What is wrong, the next poll finds.
+            Ok(Stepped::Nothing) | Err(_) => Pulled::Later,
+        }
     }
 
-    fn stop_pull(&mut self, (): &mut (), _target: &mut dyn Sink) -> u64 {
-        0
+    fn stop_pull(&mut self, pull: &mut Pull, _target: &mut dyn Sink) -> u64 {
+        self.close_pull(pull);
+        pull.taken()
     }
 
-    fn close_pull(&mut self, (): &mut ()) -> bool {
+    fn close_pull(&mut self, pull: &mut Pull) -> bool {
+        if let Some(connection) = self.at_mut(pull.row) {
+            connection.stop_pull(pull);
+            self.leave_of(pull.row);
+            self.make_ready(pull.row);
+        }
         true
     }
 
@@ -722,7 +768,7 @@ impl Transport for Tcp {
     }
 
     fn has_unsent(&self) -> bool {
-        let connections = self.places.iter().filter_map(|place| place.connection.as_ref());
+        let connections = self.rows.iter().filter_map(|place| place.connection.as_ref());
         self.has_peers() && connections.into_iter().any(Connection::has_waiting)
     }
 }

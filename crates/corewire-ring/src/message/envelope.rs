@@ -249,6 +249,8 @@ pub struct Arrival {
 pub enum Place {
     /// In the slots of the ring.
     Slots,
+    /// Where only its transport finds it: copying brings it.
+    Elsewhere,
     /// At this offset among its sender's cells.
     Cell(u64),
     /// At this offset of its sender's heap, where it stays until it is released by this bit.

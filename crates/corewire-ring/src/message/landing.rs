@@ -101,6 +101,15 @@ impl<'a> Landing<'a> {
         cut.filter(|part| part.bytes > 0).collect()
     }
 
+    /// How many of its first bytes have been written before.
+    #[must_use]
+    pub fn written(&self) -> usize {
+        match &self.vector {
+            Some(vector) => vector.len(),
+            None => usize::try_from(self.bytes()).unwrap_or(usize::MAX),
+        }
+    }
+
     /// Its first `bytes` bytes have been written.
     ///
     /// # Safety

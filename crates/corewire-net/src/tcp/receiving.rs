@@ -1,0 +1,236 @@
+//! What comes from a peer.
+//!
+//! One system call reads the header and the beginning of a message, and what lies behind it. What is left of a long frame then
+//! is received where it goes: [`arrival`](Connection::arrival) tells of it while it still lies in the kernel.
+
+use std::io::ErrorKind;
+
+use corewire_endpoint::transport::{Gone, PeerViolation};
+use corewire_endpoint::{Arrival, Envelope, Place, Sink, Space, Wants};
+use corewire_layout::net::{FrameKind, FrameWants, Header};
+use corewire_os::stream;
+
+use super::connection::Connection;
+use super::sending::{DIRECT_BYTES, GATHERED_BYTES_MAX};
+use crate::link::Head;
+use crate::wire::{Got, READ_BYTES};
+
+/// What one system call reads while large frames come.
+const READ_BYTES_BETWEEN: usize = 4 << 10;
+
+/// The message at the head, of which so many bytes were taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message {
+    envelope: Envelope,
+    total: u64,
+    taken: u64,
+}
+
+impl Connection {
+    /// Whether there may be something to take.
+    pub(super) fn may_have(&self) -> bool {
+        let has_some = self.start < self.arrived.len() || self.broken.is_some();
+        !self.is_silent && (self.is_readable || has_some && !self.pulls.has_head())
+    }
+
+    /// Reads what has arrived, although it is not taken yet: what lies behind it may let this side send more.
+    pub(super) fn read_ahead(&mut self) {
+        while !self.is_full() && self.fill() {}
+        let rest = self.arrived.get(self.start..).unwrap_or_default();
+        match self.link.foresee(rest) {
+            Ok(true) if self.is_over => {}
+            Ok(true) => self.end(Gone::Left),
+            Ok(false) => {}
+            // It is found again where it lies.
+            Err(violation) => self.broken = Some(violation),
+        }
+    }
+
+    /// Reads what the kernel has. True if that was anything.
+    pub(super) fn fill(&mut self) -> bool {
+        if !self.is_readable || self.is_over {
+            return false;
+        }
+        self.arrived.drain(..self.start);
+        self.start = 0;
+        let before = self.arrived.len();
+        let bytes = if self.is_large { READ_BYTES_BETWEEN } else { READ_BYTES };
+        match self.wire.read(&mut self.arrived, bytes) {
+            Ok(Got::End) => self.lose_behind(ErrorKind::UnexpectedEof),
+            Ok(Got::Some { may_have_more }) => {
+                // The kernel says so if there is more by now.
+                self.is_readable = may_have_more;
+                return self.arrived.len() > before;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                // What came before is whole, and is received.
+                let (word, found) = ("a record of TLS", 0);
+                self.end(Gone::CutOff(PeerViolation { word, found, position: 0 }));
+                self.wire.end();
+            }
+            Err(error) => self.lose_behind(error.kind()),
+        }
+        self.is_readable = false;
+        false
+    }
+
+    /// Nothing more comes: the peer has left, if it has said so by then.
+    fn lose_behind(&mut self, kind: ErrorKind) {
+        let rest = self.arrived.get(self.start..).unwrap_or_default();
+        match self.link.foresee(rest) {
+            Ok(true) => self.end(Gone::Left),
+            _ => self.lose(self.unsendable.unwrap_or(kind)),
+        }
+    }
+
+    /// The first bytes of what has arrived.
+    pub(super) fn arrived(&self, bytes: usize) -> &[u8] {
+        self.arrived.get(self.start..self.start + bytes).unwrap_or_default()
+    }
+
+    /// What lies at the head.
+    pub(super) fn arrival(&mut self) -> Result<Option<Arrival>, PeerViolation> {
+        let mut has_read = false;
+        loop {
+            // A peer that does not read gets no answers, and so asks for no more.
+            if self.is_silent || self.waiting_bytes() >= 2 * GATHERED_BYTES_MAX {
+                return Ok(None);
+            }
+            if let Some(violation) = self.broken {
+                return Err(violation);
+            }
+            let rest = self.arrived.get(self.start..).unwrap_or_default();
+            let (used, head) = self.link.advance(rest).inspect_err(|it| self.broken = Some(*it))?;
+            self.start += used;
+            match head {
+                Head::Word(header) => {
+                    self.take_word(&header).inspect_err(|it| self.broken = Some(*it))?;
+                    continue;
+                }
+                Head::Frame(header, taken) => {
+                    let left = header.payload_bytes() - taken;
+                    let there = self.arrived.len() - self.start;
+                    self.is_large = left >= DIRECT_BYTES || taken > 0 && self.is_large;
+                    if header.kind == FrameKind::Piece {
+                        match self.piece_at_head(&header, left, there)? {
+                            true => continue,
+                            false if self.pulls.has_head() => return Ok(None),
+                            false => {}
+                        }
+                    } else {
+                        let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(there);
+                        if bytes > 0 || left == 0 {
+                            return Ok(Some(self.arrival_of(&header, bytes, Place::Slots)));
+                        }
+                        let bytes = self.in_kernel(left);
+                        if bytes > 0 {
+                            return Ok(Some(self.arrival_of(&header, bytes, Place::Elsewhere)));
+                        }
+                    }
+                }
+                Head::Left => {
+                    self.end(Gone::Left);
+                    return Ok(None);
+                }
+                Head::More => {}
+            }
+            // Once: a peer that sends without end must not keep this side from the others.
+            if std::mem::replace(&mut has_read, true) || !self.fill() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// How much of what is left of a frame lies in the kernel, and is to be received from there. 0 also if it is too short.
+    pub(super) fn in_kernel(&self, left: u64) -> usize {
+        if left < DIRECT_BYTES || self.wire.is_tls() || !self.is_readable || self.is_over {
+            return 0;
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        stream::arrived(&self.wire).unwrap_or(0).min(most)
+    }
+
+    fn arrival_of(&mut self, header: &Header, bytes: usize, place: Place) -> Arrival {
+        let message = *self.message.get_or_insert_with(|| Message::of(header));
+        let Message { envelope, total, taken } = message;
+        Arrival { envelope, total, bytes, is_first: taken == 0, place }
+    }
+
+    /// Copies an arrival to where it goes.
+    pub(super) fn copy(&self, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
+        if arrival.place != Place::Elsewhere {
+            sink.put(at, self.arrived(arrival.bytes));
+            return;
+        }
+        while self.received.get() < arrival.bytes {
+            let before = self.received.get();
+            match stream::receive_to(&self.wire, sink, at + before, arrival.bytes - before) {
+                Ok(count) if count > 0 => self.received.set(before + count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // There is no more room. What is left is thrown away.
+                _ => return,
+            }
+        }
+    }
+
+    /// The engine has taken so many bytes. True if the peer should be told.
+    pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
+        let bytes = arrival.bytes;
+        if arrival.place == Place::Elsewhere {
+            self.discard_to(bytes);
+        } else {
+            self.start += bytes;
+        }
+        if let Err(violation) = self.link.pass(bytes as u64) {
+            self.broken = Some(violation);
+        }
+        if let Some(message) = &mut self.message {
+            message.taken += bytes as u64;
+            if message.taken == message.total {
+                self.message = None;
+            }
+        }
+        self.link.is_credit_due()
+    }
+
+    /// Throws away what nobody has received of so many bytes that lie in the kernel.
+    fn discard_to(&mut self, bytes: usize) {
+        let mut received = self.received.take();
+        while received < bytes {
+            match stream::discard(&self.wire, bytes - received) {
+                Ok(count) if count > 0 => received += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // They were there: the connection has been cut.
+                Ok(_) => return self.lose(ErrorKind::UnexpectedEof),
+                Err(error) => return self.lose(error.kind()),
+            }
+        }
+    }
+}
+
+impl Message {
+    fn of(header: &Header) -> Self {
+        let Header { kind, wants, bytes, number, immediate, total } = *header;
+        let space = match kind {
+            FrameKind::Untagged => Space::Untagged,
+            FrameKind::Request => Space::Request,
+            FrameKind::Reply => Space::Reply,
+            FrameKind::Dropped => Space::Dropped,
+            FrameKind::Acknowledgement => Space::Acknowledgement,
+            FrameKind::Offer => Space::Offer,
+            FrameKind::Notice => Space::Notice,
+            FrameKind::Data => Space::Data,
+            // The others are no messages.
+            _ => Space::Tagged,
+        };
+        let wants = match wants {
+            FrameWants::Nothing => Wants::Nothing,
+            FrameWants::Delivery => Wants::Delivery,
+            FrameWants::Match => Wants::Match,
+        };
+        let envelope = Envelope { space, tag: number, immediate, wants };
+        Self { envelope, total: total.unwrap_or(bytes), taken: 0 }
+    }
+}

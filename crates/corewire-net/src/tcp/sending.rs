@@ -1,0 +1,241 @@
+//! What goes to a peer.
+//!
+//! Short frames are copied behind each other, and leave with one system call. A long one leaves from where its message lies, if
+//! nothing waits before it: of what the kernel does not take at once, the rest of that frame is copied.
+
+use std::io::ErrorKind;
+
+use corewire_endpoint::{Envelope, Fragment, Source, Space, Wants};
+use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header};
+use corewire_layout::rendezvous::Stretch;
+use smallvec::SmallVec;
+
+use super::connection::Connection;
+use crate::link::Link;
+use crate::wire::Wire;
+
+/// No more frames are added to what waits to leave than up to here.
+pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// A frame of so many bytes leaves from where its message lies: to copy it would cost more than a system call.
+pub(super) const DIRECT_BYTES: u64 = 8 << 10;
+/// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
+/// other side has taken some. Otherwise its kernel would close the window while it is stopped, and this one end the connection.
+const WRITES_MAX: usize = 256;
+
+impl Connection {
+    /// Whether a whole message of `bytes` bytes, or its first frame, can be sent now.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let bytes = bytes.min(FRAME_BYTES_MAX);
+        let is_direct = bytes >= DIRECT_BYTES && !self.wire.is_tls();
+        let waiting_max = if is_direct { 1 } else { GATHERED_BYTES_MAX };
+        let needed = bytes + HEADER_BYTES_MAX as u64;
+        self.asked.is_between() && self.waiting_bytes() < waiting_max && self.link.room() >= needed
+    }
+
+    /// Whether something is to leave.
+    pub(super) fn must_flush(&self) -> bool {
+        !self.is_over && (self.has_waiting() || self.link.is_credit_due())
+    }
+
+    /// Whether something was sent that the kernel has not taken.
+    pub(super) fn has_waiting(&self) -> bool {
+        let has_some = self.waiting_bytes() > 0 || self.wire.has_waiting() || self.asked.has_some();
+        has_some && !self.is_over && self.unsendable.is_none()
+    }
+
+    /// Whether it will be sent as soon as the kernel has room.
+    pub(super) fn waits_for_kernel(&self) -> bool {
+        let may_write = self.writes.len() < WRITES_MAX || self.must_tell;
+        let has_some = self.waiting_bytes() > 0 && may_write
+            || self.asked.is_wanted(self.link.room())
+            || self.wire.has_waiting();
+        has_some && !self.is_over && self.unsendable.is_none()
+    }
+
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.out.len() - self.out_at
+    }
+
+    /// Sends frames of a message, from byte `sent` on. False if not all of them: there is no room.
+    pub(super) fn send(
+        &mut self,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> bool {
+        let total = source.bytes();
+        // Where it lies, once that is needed.
+        let mut stretches = SmallVec::<[Stretch; 4]>::new();
+        loop {
+            if self.is_over || self.unsendable.is_some() {
+                return false;
+            }
+            let bytes = (total - *sent).min(FRAME_BYTES_MAX);
+            let is_direct = bytes >= DIRECT_BYTES && !self.wire.is_tls();
+            if is_direct || self.waiting_bytes() >= GATHERED_BYTES_MAX || !self.asked.is_between() {
+                self.flush();
+                if !self.has_room(bytes) {
+                    return false;
+                }
+            }
+            let header = header_of(envelope, total, *sent, bytes);
+            let Some((head, length)) = self.link.begin(&header) else { return false };
+            let mut gone = 0;
+            if is_direct {
+                if stretches.is_empty() {
+                    source.stretches(&mut |stretch| stretches.push(stretch));
+                }
+                gone = self.send_now(&head[..length], &stretches, *sent, bytes);
+            }
+            if gone < length + usize::try_from(bytes).unwrap_or(usize::MAX) {
+                self.out.extend_from_slice(head[..length].get(gone..).unwrap_or_default());
+                let from = (gone as u64).saturating_sub(length as u64);
+                let at = self.out.len();
+                self.out.resize(at + usize::try_from(bytes - from).unwrap_or(0), 0);
+                source.fill(*sent + from, &mut Fragment::private(&mut self.out[at..]));
+            }
+            *sent += bytes;
+            self.out.extend(self.link.credit().into_iter().flatten());
+            if *sent == total {
+                return true;
+            }
+        }
+    }
+
+    /// Gives the kernel a frame from where it lies. Returns how many bytes it has taken.
+    pub(super) fn send_now(
+        &mut self,
+        head: &[u8],
+        stretches: &[Stretch],
+        from: u64,
+        bytes: u64,
+    ) -> usize {
+        loop {
+            match self.wire.send_from(head, stretches, from, bytes) {
+                Ok(count) => {
+                    self.note_write();
+                    return count;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
+                Err(error) => {
+                    self.note_unsendable(error.kind());
+                    return 0;
+                }
+            }
+        }
+    }
+
+    /// Tells the peer how much of what it has sent was received, before this side waits.
+    pub(super) fn tell(&mut self) {
+        // A peer that reads nothing adds nothing to what waits to leave.
+        if !self.is_over && !self.has_waiting() {
+            self.out.extend(self.link.credit().into_iter().flatten());
+        }
+    }
+
+    fn note_write(&mut self) {
+        let (begun, _) = self.link.counted();
+        if self.writes.back().is_none_or(|end| *end < begun) {
+            self.writes.push_back(begun);
+        }
+    }
+
+    /// Behind a gap nothing may follow. What has arrived before is read; the end is found behind it.
+    fn note_unsendable(&mut self, kind: ErrorKind) {
+        self.unsendable = Some(kind);
+        self.is_readable = true;
+        self.wire.end_writing();
+    }
+
+    /// Gives the kernel what waits to leave, and behind it what the peer must be told, and pieces that it wants.
+    pub(super) fn flush(&mut self) {
+        let (_, taken) = self.link.counted();
+        while self.writes.front().is_some_and(|end| *end <= taken) {
+            self.writes.pop_front();
+        }
+        while self.unsendable.is_none() && !self.is_over {
+            if !self.asked.is_between() {
+                // The rest of a piece comes before all else.
+                if !self.send_piece() {
+                    return;
+                }
+                continue;
+            }
+            // Not behind much that a peer does not read.
+            if self.link.is_credit_due() && self.waiting_bytes() < GATHERED_BYTES_MAX {
+                self.out.extend(self.link.credit().into_iter().flatten());
+                self.must_tell = true;
+            }
+            if self.waiting_bytes() == 0 && !self.wire.has_waiting() {
+                (self.out_at, self.must_tell) = (0, false);
+                self.out.clear();
+                // Between two messages: what was gathered has left, and goes on leaving between two pieces.
+                if self.writes.len() >= WRITES_MAX || !self.send_piece() {
+                    return;
+                }
+                continue;
+            }
+            let written = if self.waiting_bytes() == 0 {
+                self.wire.flush().map(|()| 0)
+            } else if self.writes.len() >= WRITES_MAX && !self.must_tell {
+                return;
+            } else {
+                self.wire.write(&self.out[self.out_at..])
+            };
+            match written {
+                Ok(count) => {
+                    self.out_at += count;
+                    self.note_write();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => self.note_unsendable(error.kind()),
+            }
+        }
+        (self.out_at, self.must_tell) = (0, false);
+        self.out.clear();
+    }
+
+    /// This side closes: says so, as far as the kernel takes it at once. What it has not read is to be
+    /// [read](crate::tcp::Closing) by then, or the other side may not get all of it.
+    pub(super) fn leave(mut self) -> Option<Wire> {
+        if self.is_over || !self.wire.is_ours() {
+            return None;
+        }
+        if self.asked.is_between() {
+            self.asked = super::pulling::Asked::default();
+            self.out.extend_from_slice(&Link::leave());
+            self.must_tell = true;
+            self.flush();
+        }
+        self.wire.end_writing();
+        Some(self.wire)
+    }
+}
+
+/// The header of the next frame of a message.
+fn header_of(envelope: &Envelope, total: u64, sent: u64, bytes: u64) -> Header {
+    let Envelope { space, tag, immediate, wants } = *envelope;
+    let kind = match space {
+        Space::Tagged => FrameKind::Tagged,
+        Space::Untagged => FrameKind::Untagged,
+        Space::Request => FrameKind::Request,
+        Space::Reply => FrameKind::Reply,
+        Space::Dropped => FrameKind::Dropped,
+        Space::Acknowledgement => FrameKind::Acknowledgement,
+        Space::Offer => FrameKind::Offer,
+        Space::Notice => FrameKind::Notice,
+        Space::Data => FrameKind::Data,
+    };
+    if sent > 0 {
+        return Header::new(FrameKind::Rest, sent, bytes);
+    }
+    let wants = match wants {
+        Wants::Nothing => FrameWants::Nothing,
+        Wants::Delivery => FrameWants::Delivery,
+        Wants::Match => FrameWants::Match,
+    };
+    let total = (total > bytes).then_some(total);
+    Header { wants, immediate, total, ..Header::new(kind, tag, bytes) }
+}
