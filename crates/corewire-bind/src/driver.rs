@@ -17,15 +17,18 @@ pub enum Driver {
     /// A circuit through monitors: for services in other domains and containers, and for many connections that share
     /// one ring.
     Circuit,
+    /// A connection to another host, for services whose names end in `@` and that host's. Needs the feature `net`.
+    Net,
 }
 
 impl Driver {
     /// All, in the order in which they are tried.
-    pub const ALL: [Self; 5] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock, Self::Circuit];
+    pub const ALL: [Self; 6] =
+        [Self::Local, Self::Lmp, Self::Ump, Self::Sock, Self::Circuit, Self::Net];
 
     /// The order of [`Bind::multi_hop`].
-    pub(crate) const MULTI_HOP: [Self; 5] =
-        [Self::Local, Self::Lmp, Self::Circuit, Self::Ump, Self::Sock];
+    pub(crate) const MULTI_HOP: [Self; 6] =
+        [Self::Local, Self::Lmp, Self::Circuit, Self::Ump, Self::Sock, Self::Net];
 }
 
 /// The name on command lines.
@@ -37,6 +40,7 @@ impl fmt::Display for Driver {
             Self::Ump => "ump",
             Self::Sock => "sock",
             Self::Circuit => "circuit",
+            Self::Net => "net",
         })
     }
 }
@@ -46,6 +50,8 @@ impl std::str::FromStr for Driver {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|driver| driver.to_string() == name);
-        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump, sock and circuit are"))
+        found.ok_or_else(|| {
+            format!("{name:?} is no driver: local, lmp, ump, sock, circuit and net are")
+        })
     }
 }

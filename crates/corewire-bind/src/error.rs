@@ -263,6 +263,12 @@ pub enum BindReason {
         /// The service's reason.
         reason: String,
     },
+    /// The `net` driver needs a service of another host: `name@host`.
+    #[error("the name says no other host: calc@b means service calc on host b")]
+    NoHost,
+    /// The `net` driver needs the feature `net`.
+    #[error("built without connections to other hosts (the feature `net` of corewire-bind)")]
+    NoNetwork,
     /// No circuit could be set up.
     #[error("no circuit: {reason}")]
     Circuit {
@@ -366,6 +372,21 @@ pub enum CallError {
         /// Messages that had come from the service.
         delivered: u64,
     },
+    /// The connection to the service's host was lost. Nobody can tell whether the service lives.
+    #[error(
+        "the connection to service {name} was lost: {reason}; it has received {delivered} messages at least"
+    )]
+    HostLost {
+        /// The service.
+        name: String,
+        /// How it was lost.
+        reason: String,
+        /// Messages to the service that have arrived there, from the first one on. Others may have arrived or not.
+        delivered: u64,
+    },
+    /// Descriptors cannot be transferred to another host.
+    #[error("descriptors cannot be transferred to another host")]
+    NotTransferable,
     /// The reply did not come in time. If it comes later, it is discarded.
     #[error("not within {after:?}")]
     Timeout {

@@ -9,6 +9,10 @@ use crate::tag::{CREDIT_BYTES, Control, Tag};
 /// The longest name of a service: its endpoints have longer ones.
 pub const SERVICE_NAME_BYTES_MAX: usize = 80;
 
+/// The longest description of a client of another host, in bytes.
+#[cfg(feature = "net")]
+pub(crate) const FAR_OFFER_BYTES_MAX: u64 = 1 << 20;
+
 /// The interface of a client or a service. Generated code has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description<'a> {

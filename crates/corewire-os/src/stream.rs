@@ -34,7 +34,8 @@ fn add_parts(
         else {
             break;
         };
-        *part = libc::iovec { iov_base: ptr::with_exposed_provenance_mut(address), iov_len: length };
+        *part =
+            libc::iovec { iov_base: ptr::with_exposed_provenance_mut(address), iov_len: length };
         count += 1;
     }
     count
@@ -110,7 +111,9 @@ pub fn copy_of(stretches: &[Stretch], from: u64, bytes: u64) -> Result<Vec<u8>> 
     let length = usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
     let mut copied = Vec::with_capacity(length);
     // A pipe of the kernel's own, as wide as it gets at once: no filter forbids that.
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)?;
+    let (read, write) = rustix::pipe::pipe_with(
+        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+    )?;
     while copied.len() < length {
         let mut parts = [NOTHING; PARTS_MAX];
         let done = copied.len() as u64;

@@ -97,6 +97,42 @@ fn messages_calls_and_large_ones_go_both_ways_and_names_say_the_host() {
 }
 
 #[test]
+fn streams_of_every_length_arrive_whole_whether_a_receive_waits_or_not() {
+    let two = Two::new("streams");
+    let [mut a, mut b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    for (bytes, count) in [
+        (8, 20_000),
+        (5000, 2000),
+        (65_536, 500),
+        (70_000, 500),
+        (300_000, 1200),
+        (1 << 20, 100),
+        (3 << 20, 20),
+    ] {
+        let message = |number: usize| vec![(number * 31 + bytes).to_le_bytes()[0]; bytes];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..count {
+                    a.send(to_b, 1, &message(number)).unwrap();
+                }
+                a.flush().unwrap();
+            });
+            let mut buffer = vec![0; bytes];
+            for number in 0..count {
+                if number % 50 == 0 {
+                    // The sender gets ahead.
+                    thread::yield_now();
+                }
+                let status = b.receive_into(Selector::tag(1), &mut buffer).unwrap();
+                assert_eq!(status.bytes, bytes as u64);
+                assert!(buffer == message(number), "message {number} of {bytes} bytes");
+            }
+        });
+    }
+}
+
+#[test]
 fn rings_and_connections_serve_one_endpoint_at_once() {
     let two = Two::new("mixed");
     let [mut a, mut b] = two.both();

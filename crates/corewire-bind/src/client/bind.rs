@@ -222,6 +222,7 @@ impl Attempt<'_> {
             Driver::Ump => self.ring(driver),
             Driver::Sock => self.socket(),
             Driver::Circuit => self.circuit(),
+            Driver::Net => self.net(),
         }
     }
 
@@ -319,7 +320,8 @@ impl Attempt<'_> {
             return Err(BindReason::NoAnswer { after: self.bind.timeout });
         }
         let identity = identity_of(&socket);
-        let link = ClientLink::Ring(Box::new(RingLink::new(endpoint, peer, socket, self.service)));
+        let link =
+            ClientLink::Ring(Box::new(RingLink::new(endpoint, peer, Some(socket), self.service)));
         Ok(self.bound(link, driver, acceptance.number, acceptance.forms, identity))
     }
 
@@ -337,6 +339,47 @@ impl Attempt<'_> {
         let tag = Tag::control(acceptance.number, Control::UseSocket);
         link.send(tag, &[], &Capabilities::new(), self.until)?;
         Ok(self.bound(link, Driver::Sock, acceptance.number, acceptance.forms, identity))
+    }
+}
+
+#[cfg(not(feature = "net"))]
+impl Attempt<'_> {
+    fn net(&self) -> Result<Binding, BindReason> {
+        Err(if self.service.contains('@') { BindReason::NoNetwork } else { BindReason::NoHost })
+    }
+}
+
+#[cfg(feature = "net")]
+impl Attempt<'_> {
+    /// On another host.
+    fn net(&self) -> Result<Binding, BindReason> {
+        let Some((service, host)) = self.service.split_once('@') else {
+            return Err(BindReason::NoHost);
+        };
+        let too_large = || BindReason::TooLarge { name: self.own.name.to_owned() };
+        let offer = self.own.to_bytes();
+        let is_short = |offer: &Vec<u8>| offer.len() as u64 <= crate::exchange::FAR_OFFER_BYTES_MAX;
+        let offer = offer.filter(is_short).ok_or_else(too_large)?;
+        let mut endpoint = create(self.domain, service)?;
+        let at = format!("{service}.rings@{host}");
+        let peer = endpoint.peer_when_created(&at, Some(self.left()))?;
+        let asked = Tag::control(0, Control::Bind);
+        endpoint.send_timeout(peer, asked.0, &offer, self.left())?;
+        let from = Selector::any().from(peer);
+        let late = BindReason::NoAnswer { after: self.bind.timeout };
+        let answer = endpoint.receive_timeout(from, self.left())?.ok_or(late)?;
+        let acceptance = match Control::of(Tag(answer.status().tag)) {
+            Some(Control::Accept) => Acceptance::of_bytes(&answer).ok_or(BindReason::Protocol)?,
+            Some(Control::Refuse) => {
+                let reason = String::from_utf8_lossy(answer.get(..1024).unwrap_or(&answer));
+                return Err(BindReason::Refused { reason: reason.into_owned() });
+            }
+            _ => return Err(BindReason::Protocol),
+        };
+        drop(answer);
+        let link = ClientLink::Ring(Box::new(RingLink::new(endpoint, peer, None, self.service)));
+        let Acceptance { number, forms, .. } = acceptance;
+        Ok(self.bound(link, Driver::Net, number, forms, Identity::FAR))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The drivers `local`, `lmp` and `ump`: a pair of endpoints, and a socket for capabilities.
+//! The drivers `local`, `lmp` and `ump`: a pair of endpoints, and a socket for capabilities. The driver `net`: a pair of endpoints
+//! on two hosts, which can transfer none.
 //!
 //! Capabilities are sent on the socket before their message is sent in the ring, so that they are there when the
 //! message is.
@@ -25,8 +26,8 @@ use crate::tag::{Control, Tag, status};
 pub(crate) struct RingLink {
     pub(crate) endpoint: Endpoint,
     pub(crate) peer: Peer,
-    /// For capabilities.
-    socket: Connection,
+    /// For capabilities; `None` to another host.
+    socket: Option<Connection>,
     receiver: Receiver,
     /// Where messages are received.
     buffer: Box<[u8; BUFFER_BYTES]>,
@@ -63,7 +64,12 @@ pub(crate) enum LaneError {
 }
 
 impl RingLink {
-    pub(crate) fn new(endpoint: Endpoint, peer: Peer, socket: Connection, service: &str) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        peer: Peer,
+        socket: Option<Connection>,
+        service: &str,
+    ) -> Self {
         let (receiver, service) = (Receiver::default(), service.to_owned());
         let buffer = Box::new([0; BUFFER_BYTES]);
         Self { endpoint, peer, socket, receiver, buffer, service, kept: None, kept_end: None }
@@ -77,6 +83,9 @@ impl RingLink {
             MessageError::PeerDied { .. } => CallError::PeerDied { name: name() },
             MessageError::PeerLeft { .. } | MessageError::UnknownPeer => {
                 CallError::PeerLeft { name: name() }
+            }
+            MessageError::PeerLost { reason, delivered, .. } => {
+                CallError::HostLost { name: name(), reason: reason.to_string(), delivered }
             }
             MessageError::PeerCutOff { violation, .. } => {
                 CallError::CutOff { name: name(), reason: violation.to_string() }
@@ -136,7 +145,8 @@ impl RingLink {
     ) -> Result<(), CallError> {
         let mut envelope = Envelope::tagged(tag.0);
         if !capabilities.all().is_empty() {
-            let sent = Packet::lane(tag, capabilities.all()).send(&self.socket);
+            let socket = self.socket.as_ref().ok_or(CallError::NotTransferable)?;
+            let sent = Packet::lane(tag, capabilities.all()).send(socket);
             sent.map_err(|error| self.lane_error(error))?;
             envelope = envelope.with_immediate(status::CAPABILITIES);
         }
@@ -159,7 +169,7 @@ impl RingLink {
         let name = self.service.clone();
         match error {
             // The ring may tell more, and the socket whether the service has said that it ends.
-            SocketError::Closed if packets::has_peer_died(&self.socket) => {
+            SocketError::Closed if self.socket.as_ref().is_some_and(packets::has_peer_died) => {
                 CallError::PeerDied { name }
             }
             SocketError::Closed => CallError::PeerLeft { name },
@@ -169,7 +179,8 @@ impl RingLink {
 
     /// Whether the service has said on the socket that it ends. What else is there is of no use then.
     pub(crate) fn has_left(&mut self) -> bool {
-        while let Ok((packet, descriptors)) = self.receiver.receive(&self.socket) {
+        let Some(socket) = &self.socket else { return false };
+        while let Ok((packet, descriptors)) = self.receiver.receive(socket) {
             if let Ok(Assembled::Message(note)) = Assembler::new(0).take(packet, descriptors)
                 && Control::of(note.tag()) == Some(Control::Leave)
             {
@@ -268,7 +279,11 @@ impl RingLink {
     #[cold]
     fn with_capabilities(&mut self, mut message: Message) -> Result<Message, CallError> {
         let tag = message.tag();
-        match take_beside(&mut self.receiver, &self.socket, tag) {
+        let taken = match &self.socket {
+            Some(socket) => take_beside(&mut self.receiver, socket, tag),
+            None => Err(LaneError::Order),
+        };
+        match taken {
             Ok(capabilities) => {
                 message.set_capabilities(capabilities);
                 Ok(message)

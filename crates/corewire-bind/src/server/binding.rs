@@ -6,6 +6,9 @@
 //! | | socket: accept, with the binding's number, a secret, and the name of its endpoint; or refuse, with the reason |
 //! | ring: hello, with the number and the secret | ring: welcome |
 //! | or socket: use the socket | |
+//!
+//! A client of another host has a connection of its own with the service's endpoint. It binds there, and is accepted or refused
+//! there, and then is bound: nobody else can say anything on that connection.
 
 use std::sync::Arc;
 
@@ -18,6 +21,8 @@ use super::socket_client::SocketClient;
 use crate::capability::Capabilities;
 use crate::driver::Driver;
 use crate::exchange::Acceptance;
+#[cfg(feature = "net")]
+use crate::identity::Identity;
 use crate::introspection::{Bindings, BoundClient};
 use crate::lane::backlog::Frame;
 use crate::message::Message;
@@ -146,6 +151,10 @@ impl ServerCore {
         let (tag, source) = (Tag(status.tag), status.source);
         match Control::of(tag) {
             Some(Control::Hello) => self.hello(tag, source, message),
+            #[cfg(feature = "net")]
+            Some(Control::Bind) if self.sending.endpoint.is_far(source) => {
+                self.accept_far(source, message)
+            }
             Some(Control::NotTaken) => {
                 let client = self.sending.clients.of_number(tag.binding(), source)?;
                 Some(Found::NotTaken(client, u16::try_from(status.immediate?).ok()?))
@@ -155,6 +164,48 @@ impl ServerCore {
                 None
             }
         }
+    }
+
+    /// A client of another host binds.
+    #[cfg(feature = "net")]
+    fn accept_far(&mut self, source: Peer, theirs: &[u8]) -> Option<Found> {
+        if self.sending.clients.of_peer(source).is_some() {
+            self.refused_count += 1;
+            return None;
+        }
+        let description = self.mailbox.description();
+        let added = description.agree(theirs).and_then(|agreement| {
+            let lane = Lane::Ring { peer: source, socket_client: None };
+            let (max, identity) = (self.clients_max, Identity::FAR);
+            let added = self.sending.clients.add(max, lane, identity, agreement.service);
+            let full = || format!("the service has {max} clients, as many as it can have");
+            Ok((added.ok_or_else(full)?, agreement.client))
+        });
+        let (client, forms) = match added {
+            Ok(added) => added,
+            Err(reason) => {
+                let tag = Tag::control(0, Control::Refuse);
+                // One that goes learns nothing.
+                let _ = self.sending.endpoint.try_send(source, tag.0, reason.as_bytes());
+                return None;
+            }
+        };
+        let acceptance = Acceptance {
+            number: client.binding(),
+            may_use_ring: false,
+            processor: u32::MAX,
+            bytes_max: description.bytes_max(),
+            secret: 0,
+            endpoint: self.sending.endpoint.name().to_owned(),
+            forms,
+        };
+        let bytes = acceptance.to_bytes();
+        let row = self.sending.clients.row(client)?;
+        row.driver = Driver::Net;
+        let identity = row.identity;
+        let frame = Frame::new(Tag::control(client.binding(), Control::Accept), &bytes);
+        let _ = self.sending.reply(client, frame, &Capabilities::new());
+        Some(Found::Bound(client, identity))
     }
 
     fn hello(&mut self, tag: Tag, source: Peer, message: &[u8]) -> Option<Found> {
@@ -167,7 +218,7 @@ impl ServerCore {
         let socket_client = Arc::clone(row.lane.accepted_with(said)?);
         self.refused_count -= 1;
         socket_client.become_lane();
-        row.lane = Lane::Ring { peer: source, socket_client };
+        row.lane = Lane::Ring { peer: source, socket_client: Some(socket_client) };
         let said = |driver: &Driver| message.get(8) == Some(&(*driver as u8));
         row.driver = Driver::ALL.into_iter().find(said).unwrap_or(Driver::Ump);
         let (client, identity) = (row.id, row.identity);

@@ -39,6 +39,8 @@ pub struct Serve {
     monitor: Option<MonitorAt>,
     report: Report,
     reactor: Option<Given>,
+    #[cfg(feature = "net")]
+    listen: Vec<String>,
 }
 
 impl Default for Serve {
@@ -51,11 +53,22 @@ impl Default for Serve {
             monitor: Some(MonitorAt::default()),
             report: Report::standard_error(),
             reactor: None,
+            #[cfg(feature = "net")]
+            listen: Vec::new(),
         }
     }
 }
 
 impl Serve {
+    /// Takes clients of other hosts at this address, `address:port`, and a port of its own. Without it they reach the service
+    /// through `corewire monitor --listen`, if that runs here. Which hosts may do so the file of hosts says:
+    /// [`EndpointBuilder::hosts`](corewire::EndpointBuilder::hosts).
+    #[cfg(feature = "net")]
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
     /// Sets how the service's thread waits. Default: [`Wait::Adaptive`].
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
@@ -164,6 +177,8 @@ impl ServerCore {
         // Two more: the monitor, and one that has started again before the first is forgotten.
         let peers = serve.clients_max.saturating_add(2).clamp(1, 1024);
         let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
+        #[cfg(feature = "net")]
+        let endpoint = serve.listen.iter().fold(endpoint, |endpoint, at| endpoint.listen(at));
         let endpoint = endpoint.create()?;
         let report = serve.report.clone();
         let mailbox = Mailbox::new(name, description, endpoint.interrupter(), report);

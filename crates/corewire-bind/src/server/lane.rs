@@ -12,7 +12,8 @@ use crate::tag::{Control, Tag};
 pub(super) enum Lane {
     Ring {
         peer: Peer,
-        socket_client: Arc<SocketClient>,
+        /// For capabilities; a client of another host has none.
+        socket_client: Option<Arc<SocketClient>>,
     },
     Socket(Arc<SocketClient>),
     Circuit {
@@ -26,7 +27,7 @@ pub(super) enum Lane {
     /// It is cut off. Nothing of it is handled and nothing is sent, until its end is reported.
     CutOff {
         peer: Peer,
-        socket_client: Arc<SocketClient>,
+        socket_client: Option<Arc<SocketClient>>,
     },
 }
 
@@ -53,7 +54,7 @@ impl Lane {
     pub(super) const fn beside(&self) -> Option<&Arc<SocketClient>> {
         match self {
             Self::Ring { socket_client, .. } | Self::CutOff { socket_client, .. } => {
-                Some(socket_client)
+                socket_client.as_ref()
             }
             _ => None,
         }

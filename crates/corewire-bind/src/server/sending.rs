@@ -239,7 +239,8 @@ impl Sending {
                 let (peer, has_capabilities) = (*peer, !capabilities.all().is_empty());
                 if has_capabilities {
                     // They go first: they must be there when their message is.
-                    socket_client.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
+                    let beside = socket_client.as_ref().ok_or(NotSent)?;
+                    beside.send_beside(frame.tag, capabilities).map_err(|_| NotSent)?;
                 }
                 self.put_in_ring(client, peer, frame, has_capabilities);
                 Ok(())
@@ -414,7 +415,7 @@ impl Sending {
             }
             Lane::Ring { peer, socket_client } => {
                 // Its number stays taken: messages of it may still come.
-                row.lane = Lane::CutOff { peer: *peer, socket_client: Arc::clone(socket_client) };
+                row.lane = Lane::CutOff { peer: *peer, socket_client: socket_client.clone() };
                 row.streams = None;
                 self.cut_off.push(client);
                 let tag = Tag::control(client.binding(), Control::Refuse);

@@ -286,14 +286,17 @@ impl ServerCore {
         let bytes_max = u64::from(self.mailbox.description().bytes_max());
         let client = self.sending.clients.of_number(Tag(status.tag).binding(), status.source);
         let bytes = status.bytes;
+        let is_bound = client.is_some() && bytes <= bytes_max;
         let fault = match client {
-            Some(_) if bytes <= bytes_max => match self.sending.endpoint.now().receive_event(any) {
-                Ok(None) => return Ok(Long::Half),
-                Err(MessageError::NoMemory { .. }) => {
-                    format!("there is no memory for its message of {bytes} bytes")
+            _ if is_bound || self.is_far_offer(&status) => {
+                match self.sending.endpoint.now().receive_event(any) {
+                    Ok(None) => return Ok(Long::Half),
+                    Err(MessageError::NoMemory { .. }) => {
+                        format!("there is no memory for its message of {bytes} bytes")
+                    }
+                    event => return Ok(Long::Handled(self.handle(event, Self::owned)?)),
                 }
-                event => return Ok(Long::Handled(self.handle(event, Self::owned)?)),
-            },
+            }
             _ => format!("it sent a message of {bytes} bytes: at most {bytes_max} are possible"),
         };
         self.refused_count += 1;
@@ -309,6 +312,20 @@ impl ServerCore {
             self.sending.cut_off(client, &fault);
         }
         Ok(Long::Handled(None))
+    }
+
+    /// Whether it is the interface of a client of another host, which binds.
+    #[cfg(feature = "net")]
+    fn is_far_offer(&self, status: &Status) -> bool {
+        Control::of(Tag(status.tag)) == Some(Control::Bind)
+            && status.bytes <= crate::exchange::FAR_OFFER_BYTES_MAX
+            && self.sending.endpoint.is_far(status.source)
+    }
+
+    #[cfg(not(feature = "net"))]
+    #[expect(clippy::unused_self, reason = "it has no clients of other hosts")]
+    const fn is_far_offer(&self, _: &Status) -> bool {
+        false
     }
 
     /// What the endpoint has. Does not wait while there is mail.

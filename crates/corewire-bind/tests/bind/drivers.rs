@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::*;
-use corewire_bind::{Binding, CallError, Capabilities, Driver, Message};
+use corewire_bind::{Binding, CallError, Capabilities, Driver, Identity, Message};
 
 /// Those that need nothing special: `lmp` is `ump` on one core.
+#[cfg(not(feature = "net"))]
 const DRIVERS: [Driver; 3] = [Driver::Local, Driver::Ump, Driver::Sock];
+#[cfg(feature = "net")]
+const DRIVERS: [Driver; 4] = [Driver::Local, Driver::Ump, Driver::Sock, Driver::Net];
 
 fn none() -> Capabilities<'static> {
     Capabilities::new()
@@ -18,7 +21,7 @@ fn each(test: impl Fn(Driver, &mut Binding)) {
     for driver in DRIVERS {
         let place = Place::new();
         let running = Running::start(&place.domain);
-        let mut binding = bind(&place.domain, driver);
+        let mut binding = place.bind(driver);
         assert_eq!(binding.driver(), driver);
         test(driver, &mut binding);
         drop(binding);
@@ -52,11 +55,18 @@ fn the_service_knows_its_clients_by_the_kernels_word() {
     for driver in DRIVERS {
         let place = Place::new();
         let running = Running::start(&place.domain);
-        let mut binding = bind(&place.domain, driver);
+        let mut binding = place.bind(driver);
+        if driver == Driver::Net {
+            // The kernel knows nothing of another host.
+            assert_eq!(binding.identity(), Identity::FAR);
+            echo(&mut binding, b"here");
+            assert_eq!(running.end().bound[0].1, Identity::FAR);
+            continue;
+        }
         assert_eq!(binding.identity().pid, std::process::id());
         echo(&mut binding, b"here");
         drop(binding);
-        let mut last = bind(&place.domain, driver);
+        let mut last = place.bind(driver);
         echo(&mut last, b"so the first one's end has been seen, or will be");
         let echo = running.end();
         assert_eq!(echo.bound.len(), 2);
@@ -189,6 +199,15 @@ fn descriptors_travel_with_their_messages() {
             file
         };
         let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
+        if driver == Driver::Net {
+            let file = open("here");
+            let mut capabilities = Capabilities::new();
+            capabilities.descriptor(file.as_fd());
+            let refused = binding.call(RIGHTS, b"two", &capabilities, 100, None);
+            assert_eq!(refused.unwrap_err(), CallError::NotTransferable);
+            echo(binding, b"and it goes on");
+            return;
+        }
         for _ in 0..300 {
             let (first, second) = (open("first"), open("second"));
             let mut capabilities = Capabilities::new();
@@ -259,7 +278,7 @@ fn the_end_of_the_service_ends_what_waits_for_it() {
     for driver in DRIVERS {
         let place = Place::new();
         let running = Running::start(&place.domain);
-        let mut binding = bind(&place.domain, driver);
+        let mut binding = place.bind(driver);
         let pending = binding.start(HELD, b"x", &none(), 8, |reply| reply.map(drop)).unwrap();
         let told = Arc::new(Mutex::new(None));
         let place_of = Arc::clone(&told);
@@ -276,6 +295,6 @@ fn the_end_of_the_service_ends_what_waits_for_it() {
         while binding.wait(None).is_ok() {}
         assert!(told.lock().unwrap().is_some(), "{driver}");
         let end = binding.call(ECHO, b"z", &none(), 8, None).unwrap_err();
-        assert_eq!(end, CallError::PeerLeft { name: "echo".into() }, "{driver}");
+        assert_eq!(end, CallError::PeerLeft { name: Place::name(driver).into() }, "{driver}");
     }
 }

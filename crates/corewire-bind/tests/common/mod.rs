@@ -133,6 +133,33 @@ impl Dispatch for Echo {
 pub(crate) struct Place {
     pub(crate) domain: Domain,
     path: PathBuf,
+    #[cfg(feature = "net")]
+    far: Far,
+}
+
+/// The domain of another host, whose processes reach those of the place.
+#[cfg(feature = "net")]
+struct Far {
+    domain: Domain,
+    _gateway: corewire::Gateway,
+}
+
+#[cfg(feature = "net")]
+impl Far {
+    fn new(path: &std::path::Path, domain: &Domain) -> Self {
+        let gateway = domain.gateway("127.0.0.1:0").unwrap();
+        let hosts = format!(
+            "[hosts.a]\naddresses = [\"127.0.0.1:1\"]\n[hosts.b]\naddresses = [\"{}\"]\n\
+             [[allow]]\nhosts = [\"a\"]\nendpoints = [\"echo\"]\n",
+            gateway.address()
+        );
+        for own in ["a", "b"] {
+            let file = path.join(format!("{own}.toml"));
+            std::fs::write(file, format!("own = {own:?}\n{hosts}")).unwrap();
+        }
+        let far = Domain::builder().path(&path.join("far")).hosts(&path.join("a.toml"));
+        Self { domain: far.open().unwrap(), _gateway: gateway }
+    }
 }
 
 impl Place {
@@ -141,7 +168,29 @@ impl Place {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("corewire-bind-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        Self { domain: Domain::open_at(&path).unwrap(), path }
+        #[cfg(not(feature = "net"))]
+        return Self { domain: Domain::open_at(&path).unwrap(), path };
+        #[cfg(feature = "net")]
+        {
+            let domain = Domain::builder().path(&path).hosts(&path.join("b.toml")).open().unwrap();
+            let far = Far::new(&path, &domain);
+            Self { domain, path, far }
+        }
+    }
+
+    /// What a client calls the service.
+    pub(crate) fn name(driver: Driver) -> &'static str {
+        if driver == Driver::Net { "echo@b" } else { "echo" }
+    }
+
+    /// A client of the service that runs in the domain.
+    pub(crate) fn bind(&self, driver: Driver) -> Binding {
+        let bind = Bind::default().drivers([driver]);
+        #[cfg(feature = "net")]
+        if driver == Driver::Net {
+            return bind.connect(&self.far.domain, Self::name(driver), &DESCRIPTION).unwrap();
+        }
+        bind.connect(&self.domain, Self::name(driver), &DESCRIPTION).unwrap()
     }
 }
 

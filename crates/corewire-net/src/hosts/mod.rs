@@ -43,6 +43,8 @@ const SILENCE_MS: u32 = 10_000;
 /// The kernel counts in seconds, and a probe must have time to be answered.
 const SILENCE_MS_POSSIBLE: std::ops::RangeInclusive<u64> = 2_000..=3_600_000;
 const ALL: &str = "*";
+/// What the endpoint of a service has behind the service's name.
+const OF_SERVICE: &str = ".rings";
 
 /// Why a file of hosts cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -321,13 +323,18 @@ impl Hosts {
         self.hosts.iter()
     }
 
-    /// Whether a rule lets this host reach the endpoint of this name.
+    /// Whether a rule lets this host reach the endpoint of this name. That of a service, `calc.rings`, is let in by a rule for
+    /// `calc`, too.
     #[must_use]
     pub fn is_allowed(&self, host: &ChannelName, endpoint: &ChannelName) -> bool {
         let is_host = |rule: &Rule| rule.hosts.iter().any(|it| it == ALL || it == host.as_str());
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(beginning) => endpoint.as_str().starts_with(beginning),
-            None => pattern == endpoint.as_str(),
+        let names = [Some(endpoint.as_str()), endpoint.as_str().strip_suffix(OF_SERVICE)];
+        let fits = |pattern: &String| {
+            let mut names = names.into_iter().flatten();
+            match pattern.strip_suffix('*') {
+                Some(beginning) => names.any(|name| name.starts_with(beginning)),
+                None => names.any(|name| pattern == name),
+            }
         };
         self.hosts.contains_key(host)
             && self.rules.iter().any(|rule| is_host(rule) && rule.endpoints.iter().any(fits))

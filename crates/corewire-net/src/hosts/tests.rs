@@ -52,6 +52,8 @@ fn a_file_says_where_hosts_are_and_what_they_may_reach() {
     for (host, endpoint, is_allowed) in [
         ("b", "calc", true),
         ("b", "calculator", false),
+        ("b", "calc.rings", true),
+        ("c", "calc.rings", false),
         ("b", "bank-1", true),
         ("b", "bank", false),
         ("c", "calc", false),

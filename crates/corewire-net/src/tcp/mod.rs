@@ -190,8 +190,7 @@ impl Tcp {
         incarnation: Option<u128>,
     ) -> std::io::Result<u32> {
         let key = (name.clone(), incarnation);
-        let is_its =
-            |place: &Row| place.reserved.as_ref().is_some_and(|reserved| *reserved == key);
+        let is_its = |place: &Row| place.reserved.as_ref().is_some_and(|reserved| *reserved == key);
         if let Some(row) = self.first_row(is_its) {
             return Ok(row);
         }
@@ -446,7 +445,8 @@ impl Tcp {
         let mut pulling = std::mem::take(&mut self.pulling);
         pulling.retain(|&row| self.at(row).is_some_and(|connection| connection.pulls.has_some()));
         self.pulling = pulling;
-        let has_one = |&row: &u32| self.at(row).is_some_and(|connection| connection.pulls.has_head());
+        let has_one =
+            |&row: &u32| self.at(row).is_some_and(|connection| connection.pulls.has_head());
         self.pulling.iter().any(has_one)
     }
 
@@ -510,7 +510,8 @@ impl Transport for Tcp {
     fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
         let Some(connection) = self.at_mut(peer.row()) else { return false };
         let (is_open, mut sent) = (connection.is_open(peer), 0);
-        if !is_open || !connection.has_room(message.len() as u64) {
+        let bytes = message.len() as u64;
+        if !is_open || bytes > FRAME_BYTES_MAX || !connection.has_room(bytes) {
             return false;
         }
         let is_sent = connection.send(envelope, &message, &mut sent);

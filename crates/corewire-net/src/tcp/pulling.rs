@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use corewire_endpoint::Sink;
 use corewire_endpoint::transport::PeerViolation;
 use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, HEADER_BYTES_MAX, Header};
-use corewire_layout::rendezvous::{OFFERS_MAX, Stretch};
+use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_number};
 use corewire_os::stream;
 
 use super::connection::Connection;
@@ -32,7 +32,8 @@ const STEP_BYTES_MAX: u64 = 1 << 20;
 /// Messages that the peer may pull, by number.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
-    last: u64,
+    /// How many there were.
+    count: u64,
     all: BTreeMap<u64, Offer>,
 }
 
@@ -177,10 +178,13 @@ impl Connection {
         if self.offers.all.len() >= usize::from(OFFERS_MAX) {
             return None;
         }
-        self.offers.last += 1;
+        self.offers.count += 1;
+        let index = u16::try_from(self.offers.count % u64::from(OFFERS_MAX)).ok()?;
+        // No two have the same.
+        let number = offer_number(index, self.offers.count);
         let offer = Offer { stretches: stretches.into(), bytes, has_begun: false };
-        self.offers.all.insert(self.offers.last, offer);
-        Some(self.offers.last)
+        self.offers.all.insert(number, offer);
+        Some(number)
     }
 
     /// The memory of a message is taken back. True if the peer has not asked for it.
@@ -271,7 +275,8 @@ impl Connection {
         let Some(Wanted { number, stretches, bytes, sent }) = wanted else { return false };
         let left = *bytes - *sent;
         let count = left.min(FRAME_BYTES_MAX);
-        let header = Header { immediate: Some(left), ..Header::new(FrameKind::Piece, *number, count) };
+        let header =
+            Header { immediate: Some(left), ..Header::new(FrameKind::Piece, *number, count) };
         let Some((head, length)) = self.link.begin(&header) else { return false };
         self.asked.begun = Some(Begun {
             head: head[..length].to_vec(),
@@ -346,8 +351,13 @@ impl Connection {
             if self.pulls.all.contains_key(&pull.number) {
                 return self.arrival().map(|_| Stepped::Nothing);
             }
-            let header = Header { immediate: Some(pull.bytes), ..Header::new(FrameKind::Pull, pull.number, 0) };
-            let Some((head, length)) = self.link.begin(&header) else { return Ok(Stepped::Nothing) };
+            let header = Header {
+                immediate: Some(pull.bytes),
+                ..Header::new(FrameKind::Pull, pull.number, 0)
+            };
+            let Some((head, length)) = self.link.begin(&header) else {
+                return Ok(Stepped::Nothing);
+            };
             self.out.extend_from_slice(&head[..length]);
             pull.is_asked = true;
             let (left, wanted) = (pull.bytes, Arc::downgrade(&pull.wanted));

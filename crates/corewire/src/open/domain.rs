@@ -36,6 +36,9 @@ use crate::tuning::tuning;
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) inner: DomainHandle,
+    /// The file of hosts of its endpoints.
+    #[cfg(feature = "net")]
+    pub(crate) hosts: Option<PathBuf>,
 }
 
 impl Domain {
@@ -244,9 +247,19 @@ pub struct DomainBuilder {
     path: Option<PathBuf>,
     access: Option<Access>,
     owner: Option<u32>,
+    #[cfg(feature = "net")]
+    hosts: Option<PathBuf>,
 }
 
 impl DomainBuilder {
+    /// Sets the file that names other hosts, for the endpoints that are created by this value: see
+    /// [`EndpointBuilder::hosts`](crate::EndpointBuilder::hosts).
+    #[cfg(feature = "net")]
+    pub fn hosts(mut self, path: &Path) -> Self {
+        self.hosts = Some(path.to_owned());
+        self
+    }
+
     /// Sets the runtime directory. Default: `$COREWIRE_RUNTIME_DIR`. Without that variable, `/tmp/corewire-OWNER` if an
     /// [`owner`](Self::owner) is given or other users are admitted, and otherwise as for [`Domain::open`].
     pub fn path(mut self, path: &Path) -> Self {
@@ -312,7 +325,12 @@ impl DomainBuilder {
             directory.sweep().map_err(explain)?;
             Some(directory.listen().map_err(explain)?)
         };
-        Ok(Domain { inner: DomainInner::start(directory, hub, listening)? })
+        let inner = DomainInner::start(directory, hub, listening)?;
+        Ok(Domain {
+            inner,
+            #[cfg(feature = "net")]
+            hosts: self.hosts,
+        })
     }
 }
 

@@ -85,7 +85,7 @@ impl EndpointBuilder {
             },
             sleep_cap: None,
             #[cfg(feature = "net")]
-            hosts: None,
+            hosts: domain.hosts.clone(),
             #[cfg(feature = "net")]
             listen: Vec::new(),
         }

@@ -9,6 +9,7 @@ mod clients;
 mod collective;
 mod death;
 mod endpoint;
+mod hosts;
 mod interface;
 mod keys;
 mod large;
@@ -93,6 +94,8 @@ enum What {
     /// Generated calls: compared with the same bytes exchanged by hand, and with a socket; ten types of messages
     /// over each driver.
     Interface(Options),
+    /// Endpoints of two hosts, over TCP: compared with bare sockets.
+    Hosts(Options),
     /// Large messages between endpoints: copied by both sides at once, by the receiver, and through cells.
     Large(Options),
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
@@ -188,6 +191,7 @@ impl What {
                 with_workers(members - 1, polling("collective", collective::run, options))
             }
             Self::Interface(options) => polling("interface", interface::run, options),
+            Self::Hosts(options) => polling("hosts", hosts::run, options),
             Self::Large(options) => of("large", large::run, options),
             Self::Policy(options) => of("policy", policy::run, options),
             Self::Shared(options) => of("shared", shared::run, options),
@@ -232,6 +236,7 @@ pub(crate) const ROLES: &[&dyn Work] = &[
     &interface::by_hand::ROLE,
     &interface::SAME_CORE_ROLE,
     &interface::TYPES_ROLE,
+    &hosts::ROLE,
     &large::ROLE,
     &policy::ROLE,
     &shared::ROLE,
