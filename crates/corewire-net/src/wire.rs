@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
@@ -14,7 +15,7 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// A connected socket.
 pub(crate) struct Wire {
-    stream: Descriptor,
+    stream: Arc<Descriptor>,
     session: Option<Box<Session>>,
 }
 
@@ -45,7 +46,11 @@ impl Wire {
     /// A socket that does not block.
     pub(crate) fn new(stream: Descriptor, session: Option<rustls::Connection>) -> Self {
         let session = session.map(|tls| Box::new(Session { tls, read: Vec::new() }));
-        Self { stream, session }
+        Self { stream: Arc::new(stream), session }
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<Descriptor> {
+        &self.stream
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -77,7 +82,7 @@ impl Wire {
             }
             arrived.reserve(bytes);
             let room = arrived.capacity() - arrived.len();
-            let count = rustix::io::read(stream, spare_capacity(arrived))?;
+            let count = rustix::io::read(&**stream, spare_capacity(arrived))?;
             return Ok(if count == 0 {
                 Got::End
             } else {
@@ -86,7 +91,7 @@ impl Wire {
         };
         session.read.clear();
         session.read.reserve_exact(READ_BYTES);
-        let count = rustix::io::read(stream, spare_capacity(&mut session.read))?;
+        let count = rustix::io::read(&**stream, spare_capacity(&mut session.read))?;
         if count == 0 {
             return Ok(Got::End);
         }
@@ -108,7 +113,7 @@ impl Wire {
     /// Of the system call; `WouldBlock` if there is no room for any.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Self { stream, session } = self;
-        let Some(session) = session else { return Ok(rustix::io::write(stream, bytes)?) };
+        let Some(session) = session else { return Ok(rustix::io::write(&**stream, bytes)?) };
         Self::write_tls(stream, &mut session.tls)?;
         let count = session.tls.writer().write(bytes)?;
         match Self::write_tls(stream, &mut session.tls) {
@@ -130,7 +135,7 @@ impl Wire {
         bytes: u64,
     ) -> io::Result<usize> {
         if !self.is_tls() {
-            return stream::send_from(&self.stream, head, stretches, from, bytes);
+            return stream::send_from(&*self.stream, head, stretches, from, bytes);
         }
         let message = [head, &stream::copy_of(stretches, from, bytes)?].concat();
         self.write(&message)
@@ -159,12 +164,12 @@ impl Wire {
 
     /// Sends nothing more.
     pub(crate) fn end_writing(&self) {
-        let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
+        let _ = rustix::net::shutdown(&*self.stream, Shutdown::Write);
     }
 
     /// Sends and receives nothing more.
     pub(crate) fn end(&self) {
-        let _ = rustix::net::shutdown(&self.stream, Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.stream, Shutdown::Both);
     }
 }
 

@@ -216,7 +216,7 @@ fn run(seed: u64, steps: u32, may_cut: bool) -> ([Side; 2], bool) {
             if !side.is_stopped || is_ending {
                 let mut out = Vec::new();
                 let has_sent = side.send(&mut dice, &mut out, !is_ending);
-                if has_sent || side.link.is_credit_due() {
+                if has_sent || side.link.is_credit_due(true) {
                     out.extend(side.link.credit().into_iter().flatten());
                 }
                 wires[me].extend(out);

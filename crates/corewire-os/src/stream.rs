@@ -145,6 +145,31 @@ pub fn discard(stream: impl AsFd, bytes: usize) -> Result<usize> {
     usize::try_from(gone).map_err(|_| Error::last_os_error())
 }
 
+/// The mean time of a round trip on a TCP connection in microseconds, as its kernel sees it, and bytes that the other side's kernel
+/// has not acknowledged.
+///
+/// # Errors
+/// Of the system calls.
+pub fn state_of(stream: impl AsFd) -> Result<(u32, u32)> {
+    let raw = stream.as_fd().as_raw_fd();
+    // SAFETY: all zeroes is a valid value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap_or(0);
+    let target = (&raw mut info).cast();
+    // SAFETY: the kernel writes at most `length` bytes to the structure.
+    if unsafe { libc::getsockopt(raw, libc::IPPROTO_TCP, libc::TCP_INFO, target, &raw mut length) }
+        != 0
+    {
+        return Err(Error::last_os_error());
+    }
+    let mut unsent: libc::c_int = 0;
+    // SAFETY: the kernel writes one number.
+    if unsafe { libc::ioctl(raw, libc::TIOCOUTQ, &raw mut unsent) } != 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok((info.tcpi_rtt, u32::try_from(unsent).unwrap_or(0)))
+}
+
 /// How many bytes have arrived and were not received.
 ///
 /// # Errors
@@ -208,6 +233,8 @@ mod tests {
         let mut vector = Vec::with_capacity(8);
         assert_eq!(receive_to(&to, &mut vector, 0, 1).unwrap(), 1);
         assert_eq!(vector, b"j");
+        let (round_trip_us, unacknowledged) = state_of(&from).unwrap();
+        assert!(round_trip_us < 1_000_000 && unacknowledged <= 10);
         assert_eq!(discard(&to, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
         // A gap would be memory that nobody has written.
         assert_eq!(receive_to(&to, &mut vector, 2, 1).unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -207,7 +207,7 @@ mod wait;
 mod ways;
 mod window_handle;
 
-pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
+pub use control::endpoint::observer::{EndpointObserver, EndpointView, FarPeerView, PeerView};
 pub use control::look::{ListenerView, Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;

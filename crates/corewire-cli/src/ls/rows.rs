@@ -179,7 +179,7 @@ impl Endpoint {
             loan_bytes: waits.map(|peer| peer.loan_waiting_bytes),
             unreleased_bytes: waits.map(|peer| peer.unreleased_bytes),
             pid: view.pid,
-            peers: view.peers.len(),
+            peers: view.peers.len() + view.far_peers.len(),
             peers_max: view.peers_max,
             sent_messages: view.sent_messages,
             sent_bytes: view.sent_bytes,

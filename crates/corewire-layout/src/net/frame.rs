@@ -156,6 +156,18 @@ impl Header {
         Self { kind, wants, bytes, number, immediate: None, total: None }
     }
 
+    /// The header of a short message without anything more, or `None` if `word`, the first of a header, is that of another one:
+    /// whether it has a tag, and its length.
+    #[inline(always)]
+    #[must_use]
+    pub const fn plain(word: u64) -> Option<(bool, u64)> {
+        match word & 0xffff {
+            0 => Some((true, word >> 16)),
+            1 => Some((false, word >> 16)),
+            _ => None,
+        }
+    }
+
     /// Its bytes, of which so many count.
     #[inline]
     #[must_use]
@@ -301,6 +313,23 @@ mod tests {
             let (field, found) = ("the first word of a frame", word);
             assert_eq!(Header::parse(&word.to_le_bytes()), Err(NetError::Field { field, found }));
         }
+    }
+
+    #[test]
+    fn a_plain_header_is_found_by_its_first_word() {
+        for kind in FrameKind::ALL {
+            let (bytes, _) = Header { immediate: None, ..header(kind) }.to_bytes();
+            let word = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            let expected = match kind {
+                FrameKind::Tagged => Some((true, FRAME_BYTES_MAX)),
+                FrameKind::Untagged => Some((false, FRAME_BYTES_MAX)),
+                _ => None,
+            };
+            assert_eq!(Header::plain(word), expected, "{kind:?}");
+        }
+        let more = Header { immediate: Some(1), ..header(FrameKind::Tagged) };
+        let word = u64::from_le_bytes(more.to_bytes().0[..8].try_into().unwrap());
+        assert_eq!(Header::plain(word), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use corewire_layout::net::Header;
 
 use super::whole::{Whole, refuse};
 
-/// After so many frames the other side is told, however short they are: it may have sent each by itself, and lets no more of
-/// such be under way than its kernel and this one's keep well.
+/// After so many frames the other side is told, however short they are, once all that has arrived was taken: it may have sent
+/// each by itself, and lets no more of such be under way than its kernel and this one's keep well.
 const FRAMES_UNTOLD_MAX: u32 = 64;
 
 /// What lies at the head of what has arrived.
@@ -57,6 +57,10 @@ impl Incoming {
         }
     }
 
+    pub(super) const fn traffic(&self) -> (u64, u64) {
+        (self.messages, self.taken)
+    }
+
     /// What lies at the head, if that is known.
     pub(super) fn head(&self) -> Option<Head> {
         match self.head {
@@ -91,6 +95,20 @@ impl Incoming {
         Ok(true)
     }
 
+    /// Takes a whole frame of so many bytes at once, which is a message. False if something else is at the head.
+    #[inline]
+    pub(super) fn is_taken(&mut self, bytes: u64) -> bool {
+        let is_next = self.head.is_none() && self.whole.is_between() && !self.has_left;
+        let taken = self.taken + bytes;
+        if !is_next || taken > self.told_limit {
+            return false;
+        }
+        self.taken = taken;
+        self.messages += 1;
+        self.frames = self.frames.saturating_add(1);
+        true
+    }
+
     /// Takes bytes that the other side may have sent.
     fn take(&mut self, bytes: u64) -> Result<(), PeerViolation> {
         self.taken += bytes;
@@ -100,18 +118,24 @@ impl Incoming {
         }
     }
 
-    /// Whether the other side waits to be told that it may send more, or soon will.
-    pub(super) fn is_credit_due(&self) -> bool {
+    /// Whether the other side waits to be told that it may send more, or soon will. `is_all`: all that has arrived was taken.
+    pub(super) fn is_credit_due(&self, is_all: bool) -> bool {
         let untold = self.taken + self.credit - self.told_limit;
-        untold >= self.credit.div_ceil(2).max(1) || self.frames >= FRAMES_UNTOLD_MAX
+        untold >= self.credit.div_ceil(2).max(1) || is_all && self.frames >= FRAMES_UNTOLD_MAX
+    }
+
+    /// Whether what the other side may send, or how many of its messages have arrived, is more than it was told.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        self.taken + self.credit != self.told_limit || self.messages != self.told_messages
     }
 
     /// What the other side may send altogether, and how many of its messages have arrived. `None` if that is not new.
     pub(super) fn credit(&mut self) -> Option<(u64, u64)> {
-        let limit = self.taken + self.credit;
-        if limit == self.told_limit && self.messages == self.told_messages {
+        if !self.has_news() {
             return None;
         }
+        let limit = self.taken + self.credit;
         (self.told_limit, self.told_messages, self.frames) = (limit, self.messages, 0);
         Some((limit, self.messages))
     }

@@ -9,7 +9,7 @@
 //!    carries them. A message of more than [`FRAME_BYTES_MAX`](corewire_layout::net::FRAME_BYTES_MAX) takes several.
 //! 2. The receiver [advances](Link::advance) over what has arrived, to the next bytes for its engine. It takes them in as
 //!    many parts as it likes, from wherever they are ([`pass`](Link::pass)).
-//! 3. Having passed half of what may be under way, or 64 frames, it lets the sender send more ([`credit`](Link::credit));
+//! 3. Having passed half of what may be under way, or 64 frames and all that has arrived, it lets the sender send more ([`credit`](Link::credit));
 //!    earlier if a frame goes that way anyhow.
 //!
 //! # Credit
@@ -89,10 +89,25 @@ impl Link {
         self.outgoing.has_begun(header, length as u64).then_some((bytes, length))
     }
 
+    /// Begins a frame that is a whole message, of so many bytes with its header. False if there is no room for it.
+    #[inline]
+    pub fn has_sent(&mut self, bytes: u64) -> bool {
+        self.outgoing.has_sent(bytes)
+    }
+
     /// Whether the other side should be told now what it may send. Otherwise it is told behind a frame that goes there anyhow.
+    /// `is_all` says that all that has arrived was taken.
+    #[inline]
     #[must_use]
-    pub fn is_credit_due(&self) -> bool {
-        self.incoming.is_credit_due()
+    pub fn is_credit_due(&self, is_all: bool) -> bool {
+        self.incoming.is_credit_due(is_all)
+    }
+
+    /// Whether there is something to tell the other side.
+    #[inline]
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.incoming.has_news()
     }
 
     /// What the other side is told, between two frames: that it may send more, and how much has been received. `None` if that
@@ -120,7 +135,22 @@ impl Link {
         short(&Header::new(FrameKind::Leave, 0, 0))
     }
 
+    /// Messages and bytes that were sent, and those that were received.
+    #[must_use]
+    pub fn traffic(&self) -> ((u64, u64), (u64, u64)) {
+        (self.outgoing.traffic(), self.incoming.traffic())
+    }
+
     // Receiving.
+
+    /// Takes a whole frame of so many bytes with its header at once, which is a message and lies at the head. False if that is
+    /// not so, or the other side has sent too much: then [`advance`](Self::advance) says what is.
+    #[inline]
+    pub fn is_taken(&mut self, bytes: u64) -> bool {
+        let is_taken = self.incoming.is_taken(bytes);
+        self.position += if is_taken { bytes } else { 0 };
+        is_taken
+    }
 
     /// Goes over what has arrived, up to the bytes of a frame for the engine. Returns how many bytes it has used, and what
     /// lies behind them.

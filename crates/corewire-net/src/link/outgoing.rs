@@ -27,12 +27,17 @@ impl Outgoing {
         Self { limit, credit: limit, sent: 0, messages: 0, delivered: 0, whole: Whole::default() }
     }
 
+    #[inline]
     pub(super) fn room(&self) -> u64 {
         self.limit.saturating_sub(self.sent).min(CREDIT_BYTES_MAX)
     }
 
     pub(super) const fn counted(&self) -> (u64, u64) {
         (self.sent, self.limit - self.credit)
+    }
+
+    pub(super) const fn traffic(&self) -> (u64, u64) {
+        (self.messages, self.sent)
     }
 
     pub(super) const fn delivered(&self) -> u64 {
@@ -49,6 +54,17 @@ impl Outgoing {
         let is_in_order = self.whole.begin(header).is_ok();
         debug_assert!(is_in_order, "a frame within a message that takes several");
         self.messages += u64::from(self.whole.end(header));
+        true
+    }
+
+    /// Begins a frame of so many bytes with its header, which is a message. False if there is no room for it.
+    #[inline]
+    pub(super) fn has_sent(&mut self, bytes: u64) -> bool {
+        if bytes > self.room() {
+            return false;
+        }
+        self.sent += bytes;
+        self.messages += 1;
         true
     }
 

@@ -15,6 +15,12 @@ pub(super) struct Whole {
 }
 
 impl Whole {
+    /// Whether no message has come in part.
+    #[inline]
+    pub(super) const fn is_between(&self) -> bool {
+        self.left == 0
+    }
+
     /// A frame begins.
     pub(super) fn begin(&mut self, header: &Header) -> Result<(), PeerViolation> {
         if matches!(header.kind, FrameKind::Piece | FrameKind::Pull) {

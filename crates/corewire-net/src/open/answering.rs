@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_layout::net::{Answer, Hello, Preface, Refusal};
@@ -128,7 +129,7 @@ pub fn answer(
         }
         end_slowly(&stream, waiting);
     })?;
-    Ok(Opened { wire: Wire::new(stream, session), arrived, own, other })
+    Ok(Opened { wire: Wire::new(stream, session), traffic: Arc::default(), arrived, own, other })
 }
 
 fn open(

@@ -1,6 +1,7 @@
 //! The side that dials.
 
 use std::io::{Read as _, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameError};
@@ -195,7 +196,7 @@ pub fn introduce(
         let found = other.name.on_host(&other.host).to_string();
         return Err(OpenError::OtherEndpoint { wanted: target.to_string(), found });
     }
-    Ok(Opened { wire: Wire::new(stream, session), arrived, own, other })
+    Ok(Opened { wire: Wire::new(stream, session), traffic: Arc::default(), arrived, own, other })
 }
 
 fn check(answer: Option<Answer>) -> Result<(), OpenError> {

@@ -28,6 +28,8 @@ mod waiting;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use corewire_layout::name::ChannelName;
@@ -79,6 +81,7 @@ impl Own {
 #[derive(Debug)]
 pub struct Opened {
     pub(crate) wire: Wire,
+    pub(crate) traffic: Arc<Traffic>,
     /// What has arrived behind the other side's hello.
     pub(crate) arrived: Vec<u8>,
     pub(crate) own: Hello,
@@ -104,11 +107,30 @@ impl Opened {
         self.wire.end_writing();
     }
 
+    /// Its socket, to be looked at, and what goes over it.
+    #[must_use]
+    pub fn facts(&self) -> (Arc<Descriptor>, Arc<Traffic>) {
+        (Arc::clone(self.wire.stream()), Arc::clone(&self.traffic))
+    }
+
     /// Whether it has TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.wire.is_tls()
     }
+}
+
+/// What has gone over a connection, for observers: as of the last time that its endpoint slept, or was told that it is observed.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Messages whose last frame was begun.
+    pub sent_messages: AtomicU64,
+    /// Bytes of the frames that were begun.
+    pub sent_bytes: AtomicU64,
+    /// Messages that were taken whole.
+    pub received_messages: AtomicU64,
+    /// Bytes of the frames that were taken.
+    pub received_bytes: AtomicU64,
 }
 
 /// Until when something is waited for, and how long that was.

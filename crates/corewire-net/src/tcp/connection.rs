@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
@@ -12,13 +14,14 @@ use rustix::event::epoll::EventFlags;
 use super::pulling::{Asked, Offers, Pulls};
 use super::receiving::Message;
 use crate::link::Link;
-use crate::open::Opened;
+use crate::open::{Opened, Traffic};
 use crate::wire::Wire;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) wire: Wire,
     pub(super) link: Link,
+    traffic: Arc<Traffic>,
     /// What the peer may send before some of it is taken.
     credit_bytes: usize,
 
@@ -65,9 +68,10 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(opened: Opened) -> Self {
-        let Opened { wire, arrived, own, other } = opened;
+        let Opened { wire, traffic, arrived, own, other } = opened;
         Self {
             wire,
+            traffic,
             link: Link::new(&own, &other),
             credit_bytes: usize::try_from(own.credit_bytes).unwrap_or(usize::MAX),
             out: Vec::new(),
@@ -143,6 +147,21 @@ impl Connection {
             self.writes = VecDeque::new();
         }
         self.wire.shrink();
+    }
+
+    /// Shows observers what has gone over it.
+    pub(super) fn publish(&self) {
+        let (sent, received) = self.link.traffic();
+        let Traffic { sent_messages, sent_bytes, received_messages, received_bytes } =
+            &*self.traffic;
+        for (word, value) in [
+            (sent_messages, sent.0),
+            (sent_bytes, sent.1),
+            (received_messages, received.0),
+            (received_bytes, received.1),
+        ] {
+            word.store(value, Relaxed);
+        }
     }
 
     // Its end.

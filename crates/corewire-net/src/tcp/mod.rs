@@ -14,7 +14,7 @@
 //!    messages that the engine [gathers](Transport::gather), together. A long one leaves from where its message lies.
 //! 2. `epoll` says which connections have something. One system call reads header and beginning of a message, and what
 //!    lies behind it; the engine takes it from there. The rest of a long one is received where it goes.
-//! 3. A message above 256 KiB that a receive may ask for is offered, and [pulled](pulling) once one does: then it leaves and
+//! 3. A message above 1 MiB that a receive may ask for is offered, and [pulled](pulling) once one does: then it leaves and
 //!    arrives without a copy in this process, other messages lie between its pieces, and no engine keeps more than its budget.
 //!
 //! # Memory
@@ -57,9 +57,11 @@ use self::pulling::Stepped;
 use crate::open::Opened;
 
 /// Longer messages that receives may ask for are offered.
-const OFFERED_ABOVE: u64 = 256 << 10;
+const OFFERED_ABOVE: u64 = 1 << 20;
 /// Up to so many connections are read without asking which of them have something: the first call to the kernel finds it.
 const READ_MAX: usize = 2;
+/// Messages of one peer that are taken in succession.
+const IN_TURN_MAX: u32 = 64;
 /// In one of so many polls all connections are looked at, whether or not some are known to have something.
 const ASK_EVERY: u32 = 64;
 /// A sleep may end early.
@@ -120,6 +122,8 @@ pub struct Tcp {
     set: Arc<Set>,
     changes: Vec<Change>,
     last: u32,
+    /// Messages of the last row that may be taken before others are looked at.
+    in_turn: u32,
     polls: u32,
     is_gathering: bool,
     /// Rows that may have something, those of which something leaves with the next flush, and those of which something was
@@ -143,6 +147,7 @@ impl Tcp {
             set,
             changes: Vec::new(),
             last: first,
+            in_turn: 0,
             polls: 0,
             is_gathering: false,
             ready: VecDeque::new(),
@@ -390,7 +395,7 @@ impl Tcp {
                     self.make_ready(row);
                 }
                 if !matches!(found, Ok(None)) {
-                    self.last = row;
+                    (self.last, self.in_turn) = (row, IN_TURN_MAX);
                     return Some(row);
                 }
             }
@@ -435,6 +440,26 @@ impl Tcp {
         }
     }
 
+    /// Takes the next message of the peer that was found last, if it is short, has arrived, and is `wanted`. Of one peer not
+    /// more than some in succession.
+    #[inline]
+    pub fn take_next(&mut self, wanted: &Wanted, target: &mut [u8]) -> Option<Short> {
+        let row = self.last;
+        let in_turn = self.in_turn;
+        let connection = self.at_mut(row).filter(|it| in_turn > 0 && it.generation != 0)?;
+        let source = Wanted::source_bits(row, connection.generation);
+        let (tag, bytes) = connection.take_plain(wanted, source, target)?;
+        let (is_empty, is_due) = (!connection.has_more(), connection.is_credit_due());
+        self.in_turn -= 1;
+        if is_empty || is_due {
+            self.make_untold(row);
+            if is_due {
+                self.leave_of(row);
+            }
+        }
+        Some(Short::Taken { source, tag, immediate: None, bytes })
+    }
+
     /// Whether there is something to do at once.
     fn has_something(&mut self) -> bool {
         self.has_notice() || self.next_ready().is_some() || self.has_notice() || self.has_piece()
@@ -448,6 +473,11 @@ impl Tcp {
         let has_one =
             |&row: &u32| self.at(row).is_some_and(|connection| connection.pulls.has_head());
         self.pulling.iter().any(has_one)
+    }
+
+    /// Shows observers what has gone over all connections.
+    pub fn publish(&self) {
+        self.rows.iter().filter_map(|row| row.connection.as_ref()).for_each(Connection::publish);
     }
 
     /// Says to all peers that this endpoint closes. Returns the connections, which are to be read to their ends.
@@ -510,6 +540,10 @@ impl Transport for Tcp {
     fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
         let Some(connection) = self.at_mut(peer.row()) else { return false };
         let (is_open, mut sent) = (connection.is_open(peer), 0);
+        if is_open && connection.has_added(envelope, message) {
+            self.leave_of(peer.row());
+            return true;
+        }
         let bytes = message.len() as u64;
         if !is_open || bytes > FRAME_BYTES_MAX || !connection.has_room(bytes) {
             return false;
@@ -543,6 +577,9 @@ impl Transport for Tcp {
     }
 
     fn try_take(&mut self, _polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
+        if let Some(short) = self.take_next(wanted, target) {
+            return short;
+        }
         let Some(row) = self.poll() else { return Short::Nothing };
         let Ok(Some(arrival)) = self.look(row) else { return Short::Other(row) };
         let Some(connection) = self.at(row) else { return Short::Other(row) };
@@ -756,6 +793,7 @@ impl Transport for Tcp {
             }
             if let Some(connection) = self.at_mut(row) {
                 connection.shrink();
+                connection.publish();
             }
         }
         self.leave_now();

@@ -6,8 +6,8 @@
 use std::io::ErrorKind;
 
 use corewire_endpoint::transport::{Gone, PeerViolation};
-use corewire_endpoint::{Arrival, Envelope, Place, Sink, Space, Wants};
-use corewire_layout::net::{FrameKind, FrameWants, Header};
+use corewire_endpoint::{Arrival, Envelope, Place, Sink, Space, Wanted, Wants};
+use corewire_layout::net::{FrameKind, FrameWants, HEADER_BYTES_MIN, Header};
 use corewire_os::stream;
 
 use super::connection::Connection;
@@ -31,6 +31,12 @@ impl Connection {
     pub(super) fn may_have(&self) -> bool {
         let has_some = self.start < self.arrived.len() || self.broken.is_some();
         !self.is_silent && (self.is_readable || has_some && !self.pulls.has_head())
+    }
+
+    /// Whether something has been read that was not taken.
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        self.start < self.arrived.len()
     }
 
     /// Reads what has arrived, although it is not taken yet: what lies behind it may let this side send more.
@@ -88,6 +94,33 @@ impl Connection {
     /// The first bytes of what has arrived.
     pub(super) fn arrived(&self, bytes: usize) -> &[u8] {
         self.arrived.get(self.start..self.start + bytes).unwrap_or_default()
+    }
+
+    /// Takes the message at the head, if it is short, has arrived, and is `wanted`: the usual way of most messages. `source` are
+    /// the peer's bits. Returns its tag and its length.
+    #[inline]
+    pub(super) fn take_plain(
+        &mut self,
+        wanted: &Wanted,
+        source: u64,
+        target: &mut [u8],
+    ) -> Option<(u64, usize)> {
+        let rest = self.arrived.get(self.start..)?;
+        let (first, rest) = rest.split_first_chunk()?;
+        let (tag, rest) = rest.split_first_chunk()?;
+        let (has_tag, bytes) = Header::plain(u64::from_le_bytes(*first))?;
+        let (tag, bytes) = (u64::from_le_bytes(*tag), usize::try_from(bytes).ok()?);
+        let space = if has_tag { Space::Tagged } else { Space::Untagged };
+        let is_it = space == wanted.space && wanted.takes(source, tag);
+        let may_go = !self.is_held && self.message.is_none() && self.broken.is_none();
+        let (from, to) = (rest.get(..bytes)?, target.get_mut(..bytes)?);
+        let frame = HEADER_BYTES_MIN + bytes;
+        if !is_it || !may_go || !self.link.is_taken(frame as u64) {
+            return None;
+        }
+        to.copy_from_slice(from);
+        self.start += frame;
+        Some((tag, bytes))
     }
 
     /// What lies at the head.
@@ -192,7 +225,7 @@ impl Connection {
                 self.message = None;
             }
         }
-        self.link.is_credit_due()
+        self.is_credit_due()
     }
 
     /// Throws away what nobody has received of so many bytes that lie in the kernel.

@@ -6,7 +6,9 @@
 use std::io::ErrorKind;
 
 use corewire_endpoint::{Envelope, Fragment, Source, Space, Wants};
-use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, Header};
+use corewire_layout::net::{
+    FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header,
+};
 use corewire_layout::rendezvous::Stretch;
 use smallvec::SmallVec;
 
@@ -18,6 +20,8 @@ use crate::wire::Wire;
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// A frame of so many bytes leaves from where its message lies: to copy it would cost more than a system call.
 pub(super) const DIRECT_BYTES: u64 = 8 << 10;
+/// Messages of so many bytes with their headers go the usual way.
+const PLAIN_BYTES_MAX: usize = 256;
 /// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
 /// other side has taken some. Otherwise its kernel would close the window while it is stopped, and this one end the connection.
 const WRITES_MAX: usize = 256;
@@ -34,7 +38,7 @@ impl Connection {
 
     /// Whether something is to leave.
     pub(super) fn must_flush(&self) -> bool {
-        !self.is_over && (self.has_waiting() || self.link.is_credit_due())
+        !self.is_over && (self.has_waiting() || self.is_credit_due())
     }
 
     /// Whether something was sent that the kernel has not taken.
@@ -52,8 +56,44 @@ impl Connection {
         has_some && !self.is_over && self.unsendable.is_none()
     }
 
+    /// Whether the peer should be told now what it may send.
+    #[inline]
+    pub(super) fn is_credit_due(&self) -> bool {
+        self.link.is_credit_due(self.start == self.arrived.len())
+    }
+
     pub(super) fn waiting_bytes(&self) -> usize {
         self.out.len() - self.out_at
+    }
+
+    /// Adds a short message without anything more to what leaves next: the usual way of most messages. False if it cannot go
+    /// that way now.
+    #[inline]
+    pub(super) fn has_added(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
+        let Envelope { space, tag, immediate, wants } = envelope;
+        let kind = match space {
+            Space::Tagged => FrameKind::Tagged,
+            Space::Untagged => FrameKind::Untagged,
+            _ => return false,
+        };
+        let frame = HEADER_BYTES_MIN + message.len();
+        let is_plain = immediate.is_none() && *wants == Wants::Nothing;
+        let has_room = frame <= PLAIN_BYTES_MAX
+            && self.asked.is_between()
+            && self.waiting_bytes() < GATHERED_BYTES_MAX;
+        if !is_plain || !has_room || !self.link.has_sent(frame as u64) {
+            return false;
+        }
+        let first = (message.len() as u64) << 16 | kind as u64;
+        let mut bytes = [0; PLAIN_BYTES_MAX];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..HEADER_BYTES_MIN].copy_from_slice(&tag.to_le_bytes());
+        bytes[HEADER_BYTES_MIN..frame].copy_from_slice(message);
+        self.out.extend_from_slice(&bytes[..frame]);
+        if self.link.has_news() {
+            self.out.extend(self.link.credit().into_iter().flatten());
+        }
+        true
     }
 
     /// Sends frames of a message, from byte `sent` on. False if not all of them: there is no room.
@@ -163,7 +203,7 @@ impl Connection {
                 continue;
             }
             // Not behind much that a peer does not read.
-            if self.link.is_credit_due() && self.waiting_bytes() < GATHERED_BYTES_MAX {
+            if self.is_credit_due() && self.waiting_bytes() < GATHERED_BYTES_MAX {
                 self.out.extend(self.link.credit().into_iter().flatten());
                 self.must_tell = true;
             }

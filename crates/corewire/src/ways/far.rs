@@ -136,6 +136,12 @@ impl Far {
         found
     }
 
+    /// Takes the next message of the peer that was found last, if there are more: some in succession, before the rings.
+    #[inline]
+    pub(super) fn take_next(&mut self, wanted: &Wanted, target: &mut [u8]) -> Option<Short> {
+        if self.was_last { self.tcp.take_next(wanted, target) } else { None }
+    }
+
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.tcp.poll().inspect(|_| self.note_far())
     }

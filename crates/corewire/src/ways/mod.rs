@@ -158,6 +158,7 @@ impl Ways {
         }
         let Some(far) = &mut self.far else { return };
         let before = changes.len();
+        far.tcp.publish();
         far.tcp.take_notices(changes);
         for change in &changes[before..] {
             if let Change::Gone { row, .. } = change {
@@ -171,6 +172,9 @@ impl Ways {
     #[inline(never)]
     fn take_of_any(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
         let Self { rings, far: Some(far), .. } = self else { return Short::Nothing };
+        if let Some(short) = far.take_next(wanted, target) {
+            return short;
+        }
         if far.is_first()
             && let found @ (Short::Taken { .. } | Short::Other(_)) =
                 far.try_take(polling, wanted, target)

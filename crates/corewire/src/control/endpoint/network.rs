@@ -33,12 +33,13 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::net::{Hello, Preface, Refusal};
 use corewire_net::hosts::{Hosts, HostsError};
 use corewire_net::open::{
-    Deadline, Numbers, OpenError, Opened, Own, Place, Target, answer, dial, refuse,
+    Deadline, Numbers, OpenError, Opened, Own, Place, Target, Traffic, answer, dial, refuse,
 };
 use corewire_net::tcp::Set;
 use corewire_os::OsError;
 use corewire_os::event::Bell;
 use corewire_os::fork::Descriptor;
+use corewire_os::stream;
 
 use super::EndpointControl;
 use crate::control::taking::{OPENED_WITHIN, Taking, UNKNOWN_MAX, begin};
@@ -75,7 +76,7 @@ struct State {
     /// Connections: by the other side's host and incarnation, their numbers and names.
     known: BTreeMap<(ChannelName, u128), Known>,
     /// The last connection with an endpoint of this host and name.
-    last: BTreeMap<(ChannelName, ChannelName), u64>,
+    last: BTreeMap<(ChannelName, ChannelName), Last>,
     /// Endpoints that threads of this process dial now.
     dialling: Vec<(ChannelName, Option<ChannelName>)>,
     changes: Vec<FarChange>,
@@ -93,6 +94,15 @@ struct Known {
     is_tls: bool,
     /// The data thread has it, or will find it among the changes.
     is_open: bool,
+    /// Its socket and what goes over it, once it is open.
+    facts: Option<(Arc<Descriptor>, Arc<Traffic>)>,
+}
+
+/// The last connection with an endpoint of one name and host, and how many there were.
+#[derive(Default)]
+struct Last {
+    connection: u64,
+    times: u64,
 }
 
 /// A row for which an endpoint is to be dialled.
@@ -153,14 +163,26 @@ impl Network {
         Ok(())
     }
 
-    /// Connections, one per line, for observers: as for peers of this machine, with `tcp` or `tls` instead of a process.
+    /// Connections, one per line, for observers: `-`, the way, the time of a round trip in microseconds, bytes that were not
+    /// acknowledged, how often the peer was connected before, messages and bytes sent and received, and the name.
     pub(super) fn list(&self) -> String {
         let state = lock(&self.state);
         let line = |((host, _), known): (&(ChannelName, u128), &Known)| {
             let way = if known.is_tls { "tls" } else { "tcp" };
-            format!("- {way} {}\n", known.name.on_host(host))
+            let (stream, traffic) = known.facts.as_ref()?;
+            let (round_trip, unsent) = stream::state_of(&**stream).unwrap_or_default();
+            let before = state
+                .last
+                .get(&(host.clone(), known.name.clone()))
+                .map_or(0, |last| last.times - 1);
+            let Traffic { sent_messages, sent_bytes, received_messages, received_bytes } =
+                &**traffic;
+            let [a, b, c, d] = [sent_messages, sent_bytes, received_messages, received_bytes]
+                .map(|word| word.load(Relaxed));
+            let name = known.name.on_host(host);
+            Some(format!("- {way} {round_trip} {unsent} {before} {a} {b} {c} {d} {name}\n"))
         };
-        state.known.iter().map(line).collect()
+        state.known.iter().filter_map(line).collect()
     }
 
     /// Opens a connection that another side has dialled.
@@ -221,6 +243,7 @@ impl Network {
             return opened.leave();
         };
         known.is_open = true;
+        known.facts = Some(opened.facts());
         state.changes.push(FarChange::Opened { number, opened: Box::new(opened) });
         drop(state);
         self.changed.notify_all();
@@ -274,9 +297,10 @@ impl Network {
             // Of two endpoints, both may dial: no two numbers are the same all the same.
             let own = u64::try_from(self.own.incarnation & u128::from(u64::MAX)).unwrap_or(0);
             let connection = own.wrapping_add(state.last_number).max(1);
-            let last = with.as_ref().and_then(|with| state.last.get(with)).copied();
+            let last = with.as_ref().and_then(|with| state.last.get(with));
+            let last = last.map_or(0, |last| last.connection);
             drop(state);
-            let numbers = Numbers { connection, last: last.unwrap_or(0) };
+            let numbers = Numbers { connection, last };
             let dialled = dial(&hosts, &self.own, numbers, target, left);
             let mut state = lock(&self.state);
             state.dialling.retain(|other| *other != key);
@@ -405,9 +429,13 @@ impl State {
         self.last_number += 1;
         let Hello { name, host, connection, .. } = other;
         let (number, connection) = (self.last_number, *connection);
-        self.last.insert((host.clone(), name.clone()), connection);
+        let last = self.last.entry((host.clone(), name.clone())).or_default();
+        (last.connection, last.times) = (connection, last.times + 1);
         let name = name.clone();
-        self.known.insert(theirs, Known { number, connection, name, is_tls, is_open: false });
+        self.known.insert(
+            theirs,
+            Known { number, connection, name, is_tls, is_open: false, facts: None },
+        );
         number
     }
 

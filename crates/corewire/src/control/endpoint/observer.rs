@@ -20,6 +20,7 @@ pub struct EndpointObserver {
     header: EndpointHeader,
     memory: EndpointMemory,
     peers: Vec<(u32, u32, String)>,
+    far_peers: Vec<FarPeerView>,
 }
 
 /// An endpoint's state at one moment. Messages and bytes are as of its last call that did more than take or leave a
@@ -56,8 +57,34 @@ pub struct EndpointView {
     pub received_messages: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Its peers.
+    /// Its peers on this machine.
     pub peers: Vec<PeerView>,
+    /// Its peers on other hosts, as they were when the observer was opened.
+    pub far_peers: Vec<FarPeerView>,
+}
+
+/// A peer on another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FarPeerView {
+    /// Its name and host: `name@host`.
+    pub name: String,
+    /// `tcp`, or `tls` if the connection is encrypted.
+    pub way: String,
+    /// The mean time of a round trip in microseconds, as the kernel sees it.
+    pub round_trip_us: u64,
+    /// Bytes that the other host has not acknowledged.
+    pub unsent_bytes: u64,
+    /// How often an endpoint of this name and host was connected before.
+    pub reconnects: u64,
+    /// Messages that the endpoint has sent to it.
+    pub sent_messages: u64,
+    /// Their bytes, with those of their headers.
+    pub sent_bytes: u64,
+    /// Messages that the endpoint has taken in from it.
+    pub received_messages: u64,
+    /// Their bytes, with those of their headers.
+    pub received_bytes: u64,
 }
 
 /// The state of a peer of an endpoint at one moment.
@@ -107,26 +134,30 @@ impl EndpointObserver {
         header.pid = pid;
         let peers_max = header.sizes.peers_max();
         // A line holds two numbers and a name.
-        let bytes_max = usize::try_from(peers_max).unwrap_or(0) * 160;
+        let bytes_max = usize::try_from(peers_max).unwrap_or(0) * (160 + 360);
         let text = read_text(peers, bytes_max)?;
         let found = |line: &str| JoinError::Protocol {
             name: name.clone(),
             found: format!("with the peer {:?}", line.chars().take(40).collect::<String>()),
         };
         let text = text.ok_or_else(|| found("not a text"))?;
-        let mut peers = Vec::new();
+        let (mut peers, mut far_peers) = (Vec::new(), Vec::new());
         for line in text.lines() {
+            if let Some(line) = line.strip_prefix("- ") {
+                far_peers.push(parse_far(line).ok_or_else(|| found(line))?);
+                continue;
+            }
             let peer = parse(line).filter(|(row, ..)| u64::from(*row) < peers_max);
             peers.push(peer.ok_or_else(|| found(line))?);
         }
         peers.sort_unstable();
-        Ok(Self { memory: EndpointMemory::new(memory, header.sizes), header, peers })
+        Ok(Self { memory: EndpointMemory::new(memory, header.sizes), header, peers, far_peers })
     }
 
     /// The current state of the endpoint.
     #[must_use]
     pub fn look(&self) -> EndpointView {
-        let Self { header, memory, peers } = self;
+        let Self { header, memory, peers, far_peers } = self;
         let of = |row, counter| memory.peer_counter(row, counter).load(Relaxed);
         // A row's counters go on counting from those of the peers that had it before.
         let traffic = |row, counter| {
@@ -148,6 +179,7 @@ impl EndpointObserver {
         });
         let rows = || (0u32..).take(usize::try_from(header.sizes.peers_max()).unwrap_or(0));
         let sum = |counter| rows().map(|row| of(row, counter)).fold(0, u64::wrapping_add);
+        let far = |of: fn(&FarPeerView) -> u64| far_peers.iter().map(of).fold(0, u64::wrapping_add);
         EndpointView {
             name: header.name.as_str().to_owned(),
             incarnation: header.incarnation,
@@ -162,11 +194,13 @@ impl EndpointObserver {
             counters: EndpointCounter::ALL
                 .map(|(counter, name)| (name, memory.counter(counter).load(Relaxed)))
                 .into(),
-            sent_messages: sum(PeerCounter::SentMessages),
-            sent_bytes: sum(PeerCounter::SentBytes),
-            received_messages: sum(PeerCounter::ReceivedMessages),
-            received_bytes: sum(PeerCounter::ReceivedBytes),
+            sent_messages: sum(PeerCounter::SentMessages) + far(|peer| peer.sent_messages),
+            sent_bytes: sum(PeerCounter::SentBytes) + far(|peer| peer.sent_bytes),
+            received_messages: sum(PeerCounter::ReceivedMessages)
+                + far(|peer| peer.received_messages),
+            received_bytes: sum(PeerCounter::ReceivedBytes) + far(|peer| peer.received_bytes),
             peers: peers.collect(),
+            far_peers: far_peers.clone(),
         }
     }
 }
@@ -177,6 +211,30 @@ fn parse(line: &str) -> Option<(u32, u32, String)> {
     let (row, pid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let name = ChannelName::new(words.next()?).ok()?;
     words.next().is_none().then(|| (row, pid, name.as_str().to_owned()))
+}
+
+/// What a line says about a peer of another host.
+fn parse_far(line: &str) -> Option<FarPeerView> {
+    let mut words = line.split(' ');
+    let way = words.next().filter(|way| matches!(*way, "tcp" | "tls"))?.to_owned();
+    let mut number = || words.next()?.parse().ok();
+    let (round_trip_us, unsent_bytes, reconnects) = (number()?, number()?, number()?);
+    let (sent_messages, sent_bytes) = (number()?, number()?);
+    let (received_messages, received_bytes) = (number()?, number()?);
+    let (name, host) = words.next()?.split_once('@')?;
+    let name = ChannelName::new(name).ok()?.on_host(&ChannelName::new(host).ok()?);
+    let name = words.next().is_none().then(|| name.as_str().to_owned())?;
+    Some(FarPeerView {
+        name,
+        way,
+        round_trip_us,
+        unsent_bytes,
+        reconnects,
+        sent_messages,
+        sent_bytes,
+        received_messages,
+        received_bytes,
+    })
 }
 
 impl fmt::Debug for EndpointObserver {
