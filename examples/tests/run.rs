@@ -68,6 +68,37 @@ fn hello_says_what_to_start_where_nobody_is() {
 }
 
 #[test]
+fn hosts_ask_and_answer() {
+    let [a, b] = ["hosts-a", "hosts-b"].map(Directory::new);
+    let program = env!("CARGO_BIN_EXE_hosts");
+    let file = std::env::temp_dir().join(format!("corewire-example-hosts-{}", std::process::id()));
+    let write = |at: &str| {
+        for own in ["a", "b"] {
+            let text = format!(
+                "own = {own:?}\n[hosts.a]\naddresses = [\"127.0.0.1:1\"]\n[hosts.b]\naddresses = \
+                 [{at:?}]\n[[allow]]\nhosts = [\"a\"]\nendpoints = [\"sums\"]\n"
+            );
+            std::fs::write(file.with_extension(own), text).unwrap();
+        }
+    };
+    write("127.0.0.1:1");
+    let mut command = b.command(program);
+    command.args(["serve", "127.0.0.1:0"]).env("COREWIRE_HOSTS", file.with_extension("b"));
+    let mut server = command.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    write(said.trim().strip_prefix("takes connections at ").unwrap());
+    let mut command = a.command(program);
+    command.args(["ask", "sums@b", "6", "7"]).env("COREWIRE_HOSTS", file.with_extension("a"));
+    assert_eq!(printed(&command.output().unwrap()), "6 + 7 = 13, says sums@b\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for own in ["a", "b"] {
+        std::fs::remove_file(file.with_extension(own)).unwrap();
+    }
+}
+
+#[test]
 fn endpoints_ask_and_answer() {
     let directory = Directory::new("endpoints");
     let program = env!("CARGO_BIN_EXE_endpoints");

@@ -184,6 +184,13 @@ pub trait Transport {
         is_helped: bool,
     ) -> Result<Self::Pull, PeerViolation>;
 
+    /// How many bytes of other messages the peer of `row` may send before what is awaited of it, `awaited` bytes of offered messages, has
+    /// come; `None` if what it can send before is little in any case.
+    fn before_awaited_max(&self, row: u32, awaited: u64) -> Option<u64> {
+        let _ = (row, awaited);
+        None
+    }
+
     /// Begins to read. False if the sender has taken the offer back.
     fn begin_pull(&mut self, pull: &mut Self::Pull) -> bool;
 

@@ -6,7 +6,8 @@
 //! | [`open`] | how a connection begins: addresses, TLS, and what both sides say |
 //! | [`link`] | one connection after that: which bytes mean what, and what may be sent. No clock, no system calls |
 //! | [`tcp`] | the kernel's TCP under an engine |
-//! | `tls`, `wire` | what a socket's bytes are, with TLS or without |
+//! | [`tls`] | certificates, and sessions |
+//! | `wire` | what a socket's bytes are, with TLS or without |
 //!
 //! What travels is drawn in `corewire_layout::net`.
 
@@ -16,5 +17,5 @@ pub mod hosts;
 pub mod link;
 pub mod open;
 pub mod tcp;
-mod tls;
+pub mod tls;
 mod wire;

@@ -5,13 +5,14 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use corewire_os::file;
 use rustix::fs::Mode;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
@@ -65,6 +66,25 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| unusable(path, error))?;
     if found.is_empty() { Err(unusable(path, "it has no certificate")) } else { Ok(found) }
+}
+
+/// Whether this host's certificate is good so many days from now, as the hosts see it that trust its authorities.
+///
+/// # Errors
+/// [`OpenError`], which names the file, and what is wrong.
+pub fn is_good_in(files: &TlsFiles, days: u64) -> Result<(), OpenError> {
+    let Credentials { chain, authorities, .. } = Credentials::read(files)?;
+    let provider = Arc::new(default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider)
+        .build()
+        .map_err(|error| unusable(&files.authorities, error))?;
+    let Some((own, between)) = chain.split_first() else {
+        return Err(unusable(&files.certificate, "it has no certificate"));
+    };
+    let then = SystemTime::now() + Duration::from_secs(days * 86_400);
+    let then = UnixTime::since_unix_epoch(then.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let verified = verifier.verify_client_cert(own, between, then);
+    verified.map(drop).map_err(|error| unusable(&files.certificate, error))
 }
 
 /// A session of the side that dials a host which shows a certificate for `name`.

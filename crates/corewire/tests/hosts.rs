@@ -133,6 +133,41 @@ fn streams_of_every_length_arrive_whole_whether_a_receive_waits_or_not() {
 }
 
 #[test]
+fn a_large_message_comes_whatever_lies_between_its_pieces() {
+    let two = Two::new("before");
+    let [mut a, b] = two.both();
+    // One that keeps little.
+    let at = b.listening()[0].to_string();
+    drop(b);
+    let builder = two.domain("b").endpoint("x").hosts(&two.file("b")).budget(64 << 10);
+    let mut b = builder.listen(&at).create().unwrap();
+    let to_b = a.peer("x@b").unwrap();
+    let large = vec![7; 20 << 20];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let send = a.isend(to_b, 2, large.clone()).unwrap();
+            for _ in 0..1000 {
+                a.isend(to_b, 1, vec![1; 1000]).unwrap();
+            }
+            for number in 0..2000_u64 {
+                a.isend(to_b, 3, number.to_le_bytes().to_vec()).unwrap();
+            }
+            a.wait(send).unwrap().result.unwrap();
+            a.flush().unwrap();
+        });
+        // The others are more than is kept of them, and nobody asks for them yet.
+        let got = b.receive(Selector::tag(2)).unwrap();
+        assert!(got.iter().eq(&large));
+        for _ in 0..1000 {
+            assert_eq!(b.receive(Selector::tag(1)).unwrap().len(), 1000);
+        }
+        for number in 0..2000_u64 {
+            assert_eq!(*b.receive(Selector::tag(3)).unwrap(), number.to_le_bytes());
+        }
+    });
+}
+
+#[test]
 fn rings_and_connections_serve_one_endpoint_at_once() {
     let two = Two::new("mixed");
     let [mut a, mut b] = two.both();

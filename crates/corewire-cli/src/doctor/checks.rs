@@ -12,7 +12,7 @@ use corewire_os::process::effective_uid;
 use corewire_os::processor::{self, Cache};
 use corewire_os::sleep::Linux;
 
-use super::{Finding, mpi};
+use super::{Finding, hosts, mpi};
 use crate::failure::Failure;
 use crate::seen;
 use crate::{access, units};
@@ -53,6 +53,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend(foreign_files(&place));
     findings.extend(refusals(&place));
     findings.push(channel);
+    findings.extend(hosts::checks());
     findings.extend(mpi::checks());
     findings
 }

@@ -1,6 +1,7 @@
 //! `corewire doctor`: what this machine offers to channels, and what to do where something is missing.
 
 mod checks;
+mod hosts;
 mod measure;
 mod mpi;
 mod walk;
@@ -21,7 +22,8 @@ Examples:
 Each line says good, improvable (channels work, but could work better) or bad \
 (channels do not work), then what was found and what to do about it. The command ends \
 with 1 if anything is bad. To try a channel, it creates one for a moment, named \
-doctor- and a random number. Of each MPI in PATH it says whether `corewire mpi` can run it.\n\
+doctor- and a random number. Of the other hosts that a file names (docs/hosts.md) it says \
+whether they answer, and how long this one's certificate is good. Of each MPI in PATH it says whether `corewire mpi` can run it.\n\
 \n\
 --json prints an array of objects with the keys check, level (good, improvable or \
 bad), found and advice (null if there is nothing to do).\n\

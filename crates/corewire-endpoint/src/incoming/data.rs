@@ -74,7 +74,8 @@ impl Incoming {
             return false;
         };
         let has_ended = peers.has_ended(row);
-        let has_room = from > 0 || has_ended || peers.awaits_data(row) || self.may_keep(row, total);
+        let has_room =
+            from > 0 || has_ended || self.must_keep(peers, row) || self.may_keep(row, total);
         let memory = match from {
             0 => has_room.then(|| KeptBytes::of(total, &self.pool)).flatten(),
             _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),

@@ -288,7 +288,7 @@ impl Incoming {
         loop {
             let has_ended = |row: u32| peers.has_ended(row);
             // What lies before data that is awaited must not keep it from coming.
-            let must_come = |row: u32| has_ended(row) || peers.awaits_data(row);
+            let must_come = |row: u32| has_ended(row) || self.must_keep(peers, row);
             let Some((key, source)) = self.matching.next_to_fetch(self.blocked_bytes, must_come)
             else {
                 return;

@@ -487,7 +487,7 @@ impl Incoming {
         let has_room = has_ended
             || is_exempt
             || self.may_keep(row, if stays { 0 } else { total })
-            || peers.awaits_data(row);
+            || self.must_keep(peers, row);
         let take = || {
             if stays { Some(KeptBytes::default()) } else { KeptBytes::of(total, &self.pool) }
         };

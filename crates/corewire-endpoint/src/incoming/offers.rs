@@ -161,6 +161,15 @@ impl Incoming {
         self.matching.budget.may_keep(row, total, self.blocked_bytes)
     }
 
+    /// Whether messages of the peer of `row` are kept whatever the budget, because something that a receive waits for comes behind
+    /// them. A peer that sends others instead has no more of them kept than it may send before, by the rules of its transport.
+    pub(super) fn must_keep<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
+        let Some(awaited) = peers.awaited_of(row) else { return false };
+        let Some(most) = peers.transport.before_awaited_max(row, awaited) else { return true };
+        // A message costs more than its bytes: the shortest about six times as much.
+        self.matching.budget.kept(row).bytes / 8 <= most
+    }
+
     /// This side needs the sender's memory no more.
     pub(super) fn finish_with<T: Transport>(
         &mut self,
@@ -208,7 +217,7 @@ impl Incoming {
         peers.end_fetch_of(source, offer.number);
         peers.add_transfer(Transfer::new(source, *offer, (envelope, total), (order, to), stage));
         self.busy_steps = 0;
-        if peers.awaits_data(source.row()) {
+        if peers.awaited_of(source.row()).is_some() {
             // What lies before the data must not keep it from coming.
             self.fetch_held(peers);
         }

@@ -78,9 +78,10 @@ impl Incoming {
                 None => return Stepped::Nothing,
             },
         };
-        transfer.may_sleep = pulled == Pulled::Later;
+        let could_sleep = std::mem::replace(&mut transfer.may_sleep, pulled == Pulled::Later);
         if transfer.may_sleep {
-            return Stepped::Nothing;
+            // What lies before it must not keep it from coming.
+            return if could_sleep { Stepped::Nothing } else { Stepped::Awaits };
         }
         if let Destination::Kept(key) = transfer.to {
             return self.fetched(peers, transfer, key, pulled);

@@ -57,10 +57,16 @@ impl<T: Transport> Peers<T> {
         })
     }
 
-    /// Whether a receive waits for data of the peer of `row`.
-    pub(crate) fn awaits_data(&self, row: u32) -> bool {
-        let mut of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
-        of_row.any(|transfer| matches!(transfer.stage, Stage::Awaited(_)))
+    /// How many bytes of offered messages of the peer of `row` are awaited that come behind what it has sent before: those that
+    /// are sent as data, and those that are pulled where its messages come, too. `None` if there are none.
+    pub(crate) fn awaited_of(&self, row: u32) -> Option<u64> {
+        let of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
+        let is_behind = |transfer: &&Transfer<T::Pull>| match transfer.stage {
+            Stage::Awaited(_) => true,
+            Stage::Pulling(_) | Stage::Fetching(..) => transfer.may_sleep,
+            _ => false,
+        };
+        of_row.filter(is_behind).map(|transfer| transfer.total).reduce(u64::saturating_add)
     }
 
     /// Whether the message of the receive that is being called is pulled now.

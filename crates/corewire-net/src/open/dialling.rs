@@ -104,6 +104,15 @@ pub fn dial(
     introduce(stream, hosts, own, numbers, target, deadline)
 }
 
+/// Whether a host takes connections, within this time.
+///
+/// # Errors
+/// [`OpenError`]: why not.
+pub fn reach(hosts: &Hosts, host: &ChannelName, within: Duration) -> Result<(), OpenError> {
+    let addresses = &host_of(hosts, host)?.addresses;
+    connect_to_any(addresses, Deadline::within(within)).map(drop)
+}
+
 fn host_of<'a>(hosts: &'a Hosts, host: &ChannelName) -> Result<&'a crate::hosts::Host, OpenError> {
     let unknown = || OpenError::UnknownHost { host: host.clone(), path: hosts.path().into() };
     hosts.get(host).ok_or_else(unknown)

@@ -40,7 +40,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 pub use self::answering::{accept, answer, listen, read_preface, refuse};
-pub use self::dialling::{Place, Target, TargetError, dial, introduce};
+pub use self::dialling::{Place, Target, TargetError, dial, introduce, reach};
 use crate::hosts::Hosts;
 use crate::link::Link;
 use crate::wire::Wire;

@@ -54,6 +54,7 @@ pub use self::closing::Closing;
 use self::connection::Connection;
 pub use self::pulling::Pull;
 use self::pulling::Stepped;
+use crate::link::CREDIT_BYTES_MAX;
 use crate::open::Opened;
 
 /// Longer messages that receives may ask for are offered.
@@ -702,6 +703,11 @@ impl Transport for Tcp {
             self.pulling.push(row);
         }
         Ok(Pull::new(row, number, bytes))
+    }
+
+    fn before_awaited_max(&self, _row: u32, awaited: u64) -> Option<u64> {
+        // Between two pieces lie no more bytes of other frames than a piece has; before the first, what was under way.
+        Some(awaited.saturating_add(2 * CREDIT_BYTES_MAX))
     }
 
     fn begin_pull(&mut self, _pull: &mut Pull) -> bool {

@@ -51,6 +51,8 @@ pub(super) struct Asked {
     all: VecDeque<Wanted>,
     /// A piece that has not left to its end.
     begun: Option<Begun>,
+    /// Bytes of other frames since the last piece.
+    others: u64,
 }
 
 #[derive(Debug)]
@@ -62,10 +64,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The room that the next piece needs. Messages of another frame's length find room all the same.
-    fn needs(&self) -> u64 {
+    /// The room that the next piece needs. If it is not a piece's turn, messages of another frame's length find room all the
+    /// same.
+    fn needs(&self, is_their_turn: bool) -> u64 {
         let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX);
-        bytes + FRAME_BYTES_MAX + 2 * HEADER_BYTES_MAX as u64
+        let left = if is_their_turn { 0 } else { FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64 };
+        bytes + HEADER_BYTES_MAX as u64 + left
     }
 }
 
@@ -96,9 +100,23 @@ impl Asked {
         self.begun.is_some() || !self.all.is_empty()
     }
 
+    /// Whether it is a piece's turn: as many bytes of other frames have gone since the last one as a piece has.
+    #[inline]
+    pub(super) fn is_their_turn(&self) -> bool {
+        self.others >= FRAME_BYTES_MAX && !self.all.is_empty()
+    }
+
+    /// So many bytes of another frame go.
+    #[inline]
+    pub(super) fn note_other(&mut self, bytes: u64) {
+        if !self.all.is_empty() {
+            self.others += bytes;
+        }
+    }
+
     /// Whether something can be sent, with so much room.
     pub(super) fn is_wanted(&self, room: u64) -> bool {
-        let fits = |wanted: &Wanted| room >= wanted.needs();
+        let fits = |wanted: &Wanted| room >= wanted.needs(self.is_their_turn());
         self.begun.is_some() || self.all.front().is_some_and(fits)
     }
 }
@@ -270,8 +288,9 @@ impl Connection {
 
     /// Begins the next piece, if there is one and room for it.
     fn has_begun_piece(&mut self) -> bool {
-        let room = self.link.room();
-        let wanted = self.asked.all.front_mut().filter(|wanted| room >= wanted.needs());
+        let (room, is_their_turn) = (self.link.room(), self.asked.is_their_turn());
+        let wanted = self.asked.all.front_mut();
+        let wanted = wanted.filter(|wanted| room >= wanted.needs(is_their_turn));
         let Some(Wanted { number, stretches, bytes, sent }) = wanted else { return false };
         let left = *bytes - *sent;
         let count = left.min(FRAME_BYTES_MAX);
@@ -290,6 +309,7 @@ impl Connection {
         if *sent == *bytes {
             self.asked.all.pop_front();
         }
+        self.asked.others = 0;
         true
     }
 

@@ -33,7 +33,8 @@ impl Connection {
         let is_direct = bytes >= DIRECT_BYTES && !self.wire.is_tls();
         let waiting_max = if is_direct { 1 } else { GATHERED_BYTES_MAX };
         let needed = bytes + HEADER_BYTES_MAX as u64;
-        self.asked.is_between() && self.waiting_bytes() < waiting_max && self.link.room() >= needed
+        let is_ours = self.asked.is_between() && !self.asked.is_their_turn();
+        is_ours && self.waiting_bytes() < waiting_max && self.link.room() >= needed
     }
 
     /// Whether something is to leave.
@@ -80,10 +81,12 @@ impl Connection {
         let is_plain = immediate.is_none() && *wants == Wants::Nothing;
         let has_room = frame <= PLAIN_BYTES_MAX
             && self.asked.is_between()
+            && !self.asked.is_their_turn()
             && self.waiting_bytes() < GATHERED_BYTES_MAX;
         if !is_plain || !has_room || !self.link.has_sent(frame as u64) {
             return false;
         }
+        self.asked.note_other(frame as u64);
         let first = (message.len() as u64) << 16 | kind as u64;
         let mut bytes = [0; PLAIN_BYTES_MAX];
         bytes[..8].copy_from_slice(&first.to_le_bytes());
@@ -112,7 +115,8 @@ impl Connection {
             }
             let bytes = (total - *sent).min(FRAME_BYTES_MAX);
             let is_direct = bytes >= DIRECT_BYTES && !self.wire.is_tls();
-            if is_direct || self.waiting_bytes() >= GATHERED_BYTES_MAX || !self.asked.is_between() {
+            let must_wait = !self.asked.is_between() || self.asked.is_their_turn();
+            if is_direct || self.waiting_bytes() >= GATHERED_BYTES_MAX || must_wait {
                 self.flush();
                 if !self.has_room(bytes) {
                     return false;
@@ -120,6 +124,7 @@ impl Connection {
             }
             let header = header_of(envelope, total, *sent, bytes);
             let Some((head, length)) = self.link.begin(&header) else { return false };
+            self.asked.note_other(length as u64 + bytes);
             let mut gone = 0;
             if is_direct {
                 if stretches.is_empty() {

@@ -419,6 +419,13 @@ impl Transport for Ways {
         pull.map(Pull::Far)
     }
 
+    fn before_awaited_max(&self, row: u32, awaited: u64) -> Option<u64> {
+        match &self.far {
+            Some(far) if self.is_far(row) => far.tcp.before_awaited_max(row, awaited),
+            _ => self.rings.before_awaited_max(row, awaited),
+        }
+    }
+
     fn begin_pull(&mut self, pull: &mut Pull) -> bool {
         match pull {
             Pull::Near(pull) => self.rings.begin_pull(pull),

@@ -62,6 +62,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             raw.send(&[7; 8], false).and_then(|()| raw.receive(8, false))
         })?);
         figures.push(trips(WAITING_TRIPS, || parking.ask(8))?);
+        raw.block(true)?;
         for (_, bytes, count) in STREAMS {
             let message = vec![7; bytes];
             let used = || processor_ns(crew.board());
@@ -95,6 +96,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         }
         raw.receive(8, false)?;
         figures.push(per_second(SHORT as u64 / 4, start));
+        raw.block(false)?;
         Ok::<_, Failure>(figures)
     })?;
     report.figure(
@@ -199,6 +201,7 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
             raw.send(&[7; 8], false)?;
         }
         (0..WAITING_TRIPS).try_for_each(|_| parking.answer(8))?;
+        raw.block(true)?;
         for (_, bytes, count) in STREAMS {
             (0..count).try_for_each(|_| raw.receive(bytes, false))?;
             note_used(board);
@@ -212,6 +215,7 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
         }
         black_box(raw.receive_many(SHORT / 4)?);
         raw.send(&[7; 8], false)?;
+        raw.block(false)?;
     }
     Ok(())
 }

@@ -43,6 +43,11 @@ impl Raw {
         Ok(())
     }
 
+    /// Lets the kernel wait, for streams: what a program without other connections does.
+    pub(super) fn block(&mut self, blocks: bool) -> Result<(), Failure> {
+        Ok(self.stream.set_nonblocking(!blocks)?)
+    }
+
     /// Sends all of `bytes`. Waits for room by `epoll`, or by asking again if it polls.
     pub(super) fn send(&mut self, mut bytes: &[u8], polls: bool) -> Result<(), Failure> {
         while !bytes.is_empty() {
