@@ -119,6 +119,17 @@ impl Bind {
         self
     }
 
+    /// Those that can reach a service of this name: one with a host is no service of this machine. All, if none can.
+    fn drivers_for(&self, service: &str) -> Vec<Driver> {
+        let can = |driver: &Driver| match (service.contains('@'), driver) {
+            (_, Driver::Circuit) => true,
+            (has_host, Driver::Net) => has_host,
+            (has_host, _) => !has_host,
+        };
+        let found: Vec<_> = self.drivers.iter().copied().filter(can).collect();
+        if found.is_empty() { self.drivers.clone() } else { found }
+    }
+
     /// Binds to the service of this name. For generated code. Waits until the service exists and has answered.
     ///
     /// # Errors
@@ -140,7 +151,7 @@ impl Bind {
             let mut tried = Vec::new();
             let mut attempt =
                 Attempt { bind: self, domain, service, own, until, met: None, names_within };
-            for &driver in &self.drivers {
+            for driver in self.drivers_for(service) {
                 match attempt.by(driver) {
                     Ok(binding) => return Ok(binding),
                     Err(reason) => {

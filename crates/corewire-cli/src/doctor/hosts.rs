@@ -66,7 +66,7 @@ fn insecure(hosts: &Hosts) -> Option<Finding> {
         return None;
     }
     let found = format!("connections with {} have no TLS", names.join(", "));
-    let advice = "whoever is between can read and change everything: give both certificates, and remove \
+    let advice = "everybody in between can read and change everything: give both certificates, and remove \
                   `insecure`";
     Some(Finding::improvable("insecure hosts", found, advice))
 }

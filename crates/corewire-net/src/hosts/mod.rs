@@ -15,7 +15,7 @@
 //!
 //! [hosts.c]
 //! addresses = ["192.168.7.3:7421"]
-//! insecure = true                        # without TLS: whoever is between can read and change everything
+//! insecure = true                        # without TLS: everybody in between can read and change everything
 //!
 //! [[allow]]
 //! hosts = ["b"]                          # "*": all that the file names

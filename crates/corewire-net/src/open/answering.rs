@@ -74,7 +74,7 @@ pub fn read_preface(stream: &Descriptor, deadline: Deadline) -> Result<Preface, 
         if let Some((preface, _)) = Preface::parse(&bytes)? {
             return Ok(preface);
         }
-        // What follows is for whoever opens the connection: byte by byte.
+        // What follows is for the process that opens the connection: byte by byte.
         let mut byte = [0];
         match waiting.read(&mut byte)? {
             0 => return Err(OpenError::Closed),

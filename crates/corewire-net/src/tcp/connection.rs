@@ -11,12 +11,16 @@ use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
 use rustix::event::epoll::EventFlags;
 
-use super::pulling::{Asked, Offers, Pulls};
-use super::receiving::Message;
+use super::message::Message;
+use super::pieces::{Asked, Offers, Pulls};
 use crate::link::Link;
 use crate::open::{Opened, Traffic};
 use crate::wire::Wire;
 
+/// No more frames are added to what waits to leave than up to here.
+pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// A frame of so many bytes leaves from where its message lies: to copy it would cost more than a system call.
+pub(super) const DIRECT_BYTES: u64 = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) wire: Wire,

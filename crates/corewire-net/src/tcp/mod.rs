@@ -2,10 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | the transport: peers by row, and which of them have something |
+//! | this one | peers by row, and which of them have something |
+//! | `transport` | what the engine asks of it |
 //! | `connection` | one peer: its socket, its [link](crate::link), what has arrived and what waits to leave |
 //! | `sending`, `receiving` | what goes to it, and what comes |
-//! | `pulling` | large messages, which stay with their sender until the receiver asks for them |
+//! | `pulling`, `pieces` | large messages, which stay with their sender until the receiver asks for them |
+//! | `message` | what the engine calls a message, and what its frames say |
 //! | `closing` | connections that this side has left, until the other side has read all |
 //!
 //! # Data path
@@ -27,9 +29,12 @@
 
 mod closing;
 mod connection;
+mod message;
+mod pieces;
 mod pulling;
 mod receiving;
 mod sending;
+mod transport;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -37,14 +42,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corewire_endpoint::transport::{
-    Attention, Change, Gone, Helped, PeerViolation, Polling, Pulled, Room, SendError, Short,
-    Transport,
-};
-use corewire_endpoint::{Arrival, Envelope, Peer, Place, Sink, Source, Space, Wanted, Wants};
+use corewire_endpoint::transport::{Change, Gone, PeerViolation, Room, Short, Transport as _};
+use corewire_endpoint::{Arrival, Wanted};
 use corewire_layout::name::ChannelName;
 use corewire_layout::net::FRAME_BYTES_MAX;
-use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -52,9 +53,7 @@ use rustix::net::sockopt;
 
 pub use self::closing::Closing;
 use self::connection::Connection;
-pub use self::pulling::Pull;
-use self::pulling::Stepped;
-use crate::link::CREDIT_BYTES_MAX;
+pub use self::pieces::Pull;
 use crate::open::Opened;
 
 /// Longer messages that receives may ask for are offered.
@@ -65,6 +64,8 @@ const READ_MAX: usize = 2;
 const IN_TURN_MAX: u32 = 64;
 /// In one of so many polls all connections are looked at, whether or not some are known to have something.
 const ASK_EVERY: u32 = 64;
+/// How long nothing has come before peers are told what was received of them.
+const TOLD_AFTER_NS: u64 = 1_000_000;
 /// A sleep may end early.
 const SLEEP_S_MAX: i64 = 1_000_000;
 
@@ -305,8 +306,50 @@ impl Tcp {
         }
     }
 
-    /// Waits for the kernel, for at most `limit_ns`, until a connection has something or the bell rings.
-    pub fn wait(&mut self, limit_ns: u64) {
+    /// Whether there is nothing to do, and none of `wanted` has room. What was gathered leaves.
+    pub fn may_sleep(&mut self, wanted: &[Room]) -> bool {
+        self.leave_now();
+        // Of a message that has begun, what is left is not known: a whole frame.
+        let has_room = |room: &Room| {
+            let bytes =
+                if room.is_begun { FRAME_BYTES_MAX } else { room.bytes.min(FRAME_BYTES_MAX) };
+            self.at(room.row).is_some_and(|connection| connection.has_room(bytes))
+        };
+        !wanted.iter().any(has_room) && !self.has_something()
+    }
+
+    /// Sleeps for at most `limit_ns`, until a connection has something or the bell rings. Peers are told what was received of
+    /// them once nothing has come for a moment: those that go on sending need not be told so often.
+    pub fn rest(&mut self, limit_ns: u64) {
+        if self.untold.is_empty() || limit_ns <= TOLD_AFTER_NS {
+            self.wait(limit_ns);
+        } else if !self.wait(TOLD_AFTER_NS) {
+            self.tell();
+            if !self.has_something() {
+                self.wait(limit_ns - TOLD_AFTER_NS);
+            }
+        }
+    }
+
+    /// Tells peers what was received of them, and gives back memory that nothing lies in.
+    fn tell(&mut self) {
+        for row in std::mem::take(&mut self.untold) {
+            if let Some(place) = self.place(row) {
+                place.is_untold = false;
+            }
+            if let Some(connection) = self.at_mut(row) {
+                connection.tell();
+                self.leave_of(row);
+            }
+            if let Some(connection) = self.at_mut(row) {
+                connection.shrink();
+                connection.publish();
+            }
+        }
+    }
+
+    /// Waits for the kernel, for at most `limit_ns`, until a connection has something or the bell rings. False if neither has.
+    fn wait(&mut self, limit_ns: u64) -> bool {
         let limit = Timespec {
             // Longer ones need a system call that kernels before 5.11 lack.
             tv_sec: i64::try_from(limit_ns / 1_000_000_000)
@@ -315,7 +358,10 @@ impl Tcp {
         };
         let mut events = [const { MaybeUninit::uninit() }; 64];
         // An interrupted wait is one that was short.
-        let Ok((events, _)) = epoll::wait(&*self.set, &mut events, Some(&limit)) else { return };
+        let Ok((events, _)) = epoll::wait(&*self.set, &mut events, Some(&limit)) else {
+            return true;
+        };
+        let has_some = !events.is_empty();
         for event in events {
             let Ok(row) = u32::try_from(event.data.u64()) else { continue };
             let flags = event.flags;
@@ -329,6 +375,7 @@ impl Tcp {
                 self.make_ready(row);
             }
         }
+        has_some
     }
 
     /// Tells the kernel what is waited for on a connection, if that has changed.
@@ -504,316 +551,5 @@ impl Drop for Tcp {
     /// Says so to the peers, as far as the kernel takes it at once. In a forked child, nothing.
     fn drop(&mut self) {
         self.close().finish_apart();
-    }
-}
-
-impl Transport for Tcp {
-    fn has_notice(&self) -> bool {
-        !self.changes.is_empty()
-    }
-
-    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
-        changes.append(&mut self.changes);
-        Attention::None
-    }
-
-    fn open(&mut self, row: u32, generation: u32) {
-        if let Some(connection) = self.at_mut(row) {
-            connection.generation = generation;
-        }
-    }
-
-    fn cut_off(&mut self, row: u32, violation: PeerViolation) {
-        self.forget(row);
-        if self.at_mut(row).is_some_and(Connection::is_cut_off) {
-            self.open = self.open.saturating_sub(1);
-            self.changes.push(Change::Gone { row, how: Gone::CutOff(violation) });
-        }
-    }
-
-    fn remove(&mut self, row: u32) {
-        self.forget(row);
-        if let Some(place) = self.place(row) {
-            (place.connection, place.reserved, place.number) = (None, None, 0);
-        }
-    }
-
-    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
-        let Some(connection) = self.at_mut(peer.row()) else { return false };
-        let (is_open, mut sent) = (connection.is_open(peer), 0);
-        if is_open && connection.has_added(envelope, message) {
-            self.leave_of(peer.row());
-            return true;
-        }
-        let bytes = message.len() as u64;
-        if !is_open || bytes > FRAME_BYTES_MAX || !connection.has_room(bytes) {
-            return false;
-        }
-        let is_sent = connection.send(envelope, &message, &mut sent);
-        debug_assert!(is_sent, "there was room");
-        self.leave_of(peer.row());
-        true
-    }
-
-    fn try_send(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        source: &impl Source,
-        sent: &mut u64,
-    ) -> Result<bool, SendError> {
-        let Some(connection) = self.at_mut(row) else { return Ok(false) };
-        let is_sent = connection.send(envelope, source, sent);
-        self.leave_of(row);
-        Ok(is_sent)
-    }
-
-    fn gather(&mut self) {
-        self.is_gathering = true;
-    }
-
-    fn flush(&mut self) {
-        self.is_gathering = false;
-        self.leave_now();
-    }
-
-    fn try_take(&mut self, _polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
-        if let Some(short) = self.take_next(wanted, target) {
-            return short;
-        }
-        let Some(row) = self.poll() else { return Short::Nothing };
-        let Ok(Some(arrival)) = self.look(row) else { return Short::Other(row) };
-        let Some(connection) = self.at(row) else { return Short::Other(row) };
-        let Envelope { space, tag, immediate, wants } = arrival.envelope;
-        let source = Wanted::source_bits(row, connection.generation);
-        let is_it = arrival.is_whole()
-            && arrival.place == Place::Slots
-            && space == wanted.space
-            && wants == Wants::Nothing;
-        let is_open = connection.generation != 0 && wanted.takes(source, tag);
-        if !is_it || !is_open || arrival.bytes > target.len() {
-            return Short::Other(row);
-        }
-        let bytes = arrival.bytes;
-        target[..bytes].copy_from_slice(connection.arrived(bytes));
-        self.pass(row, &arrival);
-        Short::Taken { source, tag, immediate, bytes }
-    }
-
-    fn poll(&mut self) -> Option<u32> {
-        self.polls = self.polls.wrapping_add(1);
-        // Also while some are busy, the others are looked at.
-        if self.polls.is_multiple_of(ASK_EVERY) {
-            self.look_at_all();
-        }
-        self.next_ready().or_else(|| {
-            self.look_at_all();
-            self.next_ready()
-        })
-    }
-
-    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {
-        self.look(row)
-    }
-
-    fn has_arrival(&mut self, row: u32) -> Result<bool, PeerViolation> {
-        Ok(self.arrival(row)?.is_some())
-    }
-
-    fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
-        if let Some(connection) = self.at(row) {
-            connection.copy(arrival, at, sink);
-        }
-    }
-
-    fn pass(&mut self, row: u32, arrival: &Arrival) {
-        self.make_untold(row);
-        if self.at_mut(row).is_some_and(|connection| connection.pass(arrival)) {
-            self.leave_of(row);
-        }
-    }
-
-    fn hold(&mut self, row: u32) {
-        if let Some(connection) = self.at_mut(row) {
-            connection.is_held = true;
-            self.watch(row);
-        }
-    }
-
-    fn release(&mut self, row: u32) {
-        if let Some(connection) = self.at_mut(row) {
-            connection.is_held = false;
-            self.make_ready(row);
-            self.watch(row);
-        }
-    }
-
-    fn look_at(&mut self, row: u32) {
-        if let Some(connection) = self.at_mut(row) {
-            connection.note(EventFlags::IN);
-            self.make_ready(row);
-        }
-    }
-
-    type Pull = Pull;
-    type Help = ();
-
-    fn is_offered(&mut self, _row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        let may_wait = matches!(envelope.space, Space::Tagged | Space::Untagged | Space::Request);
-        may_wait && bytes > OFFERED_ABOVE
-    }
-
-    fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
-        let mut stretches = Vec::new();
-        source.stretches(&mut |stretch| stretches.push(stretch));
-        let number = self.at_mut(row)?.offer(stretches, source.bytes())?;
-        // The other side asks by the number.
-        place.push(0);
-        Some(number)
-    }
-
-    fn deregister(&mut self, row: u32, number: u64) {
-        self.withdraw(row, number);
-    }
-
-    fn withdraw(&mut self, row: u32, number: u64) -> bool {
-        let is_unread = self.at_mut(row).is_none_or(|connection| connection.withdraw(number));
-        self.leave_of(row);
-        is_unread
-    }
-
-    fn has_begun(&self, row: u32, number: u64) -> bool {
-        self.at(row).is_some_and(|connection| connection.has_begun(number))
-    }
-
-    fn has_room_for_data(&mut self, _row: u32, _bytes: u64) -> bool {
-        false
-    }
-
-    fn start_pull(
-        &mut self,
-        row: u32,
-        number: u64,
-        _place: &[u8],
-        _total: u64,
-        bytes: u64,
-        _is_helped: bool,
-    ) -> Result<Pull, PeerViolation> {
-        if !self.pulling.contains(&row) {
-            self.pulling.push(row);
-        }
-        Ok(Pull::new(row, number, bytes))
-    }
-
-    fn before_awaited_max(&self, _row: u32, awaited: u64) -> Option<u64> {
-        // Between two pieces lie no more bytes of other frames than a piece has; before the first, what was under way.
-        Some(awaited.saturating_add(2 * CREDIT_BYTES_MAX))
-    }
-
-    fn begin_pull(&mut self, _pull: &mut Pull) -> bool {
-        // Whether the offer is valid still, the other side says.
-        true
-    }
-
-    fn answer(
-        &mut self,
-        _row: u32,
-        _pull: &mut Pull,
-        _to: &mut dyn Sink,
-        _place: &mut Vec<u8>,
-    ) -> bool {
-        false
-    }
-
-    fn pull(&mut self, pull: &mut Pull, target: &mut dyn Sink) -> Pulled {
-        let row = pull.row;
-        let Some(connection) = self.at_mut(row) else { return Pulled::Later };
-        let stepped = connection.step_pull(pull, target);
-        self.make_untold(row);
-        self.leave_of(row);
-        self.note_end(row);
-        if self.at(row).is_some_and(Connection::may_have) {
-            // Something else may lie behind it.
-            self.make_ready(row);
-        }
-        match stepped {
-            Ok(Stepped::More) => Pulled::More,
-            Ok(Stepped::Done) => Pulled::Done,
-            Ok(Stepped::Void) => Pulled::Void,
-            // What is wrong, the next poll finds.
-            Ok(Stepped::Nothing) | Err(_) => Pulled::Later,
-        }
-    }
-
-    fn stop_pull(&mut self, pull: &mut Pull, _target: &mut dyn Sink) -> u64 {
-        self.close_pull(pull);
-        pull.taken()
-    }
-
-    fn close_pull(&mut self, pull: &mut Pull) -> bool {
-        if let Some(connection) = self.at_mut(pull.row) {
-            connection.stop_pull(pull);
-            self.leave_of(pull.row);
-            self.make_ready(pull.row);
-        }
-        true
-    }
-
-    fn start_help(
-        &mut self,
-        _row: u32,
-        _number: u64,
-        _source: &[Stretch],
-        _place: &[u8],
-        _bytes: u64,
-    ) -> Option<()> {
-        None
-    }
-
-    fn help(&mut self, _row: u32, (): &mut ()) -> Helped {
-        Helped::Over
-    }
-
-    fn is_here(&self, _row: u32) -> bool {
-        false
-    }
-
-    fn last_found(&self) -> u32 {
-        self.last
-    }
-
-    fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
-        if self.arm(wanted) {
-            self.wait(limit_ns);
-        }
-    }
-
-    fn arm(&mut self, wanted: &[Room]) -> bool {
-        for row in std::mem::take(&mut self.untold) {
-            if let Some(place) = self.place(row) {
-                place.is_untold = false;
-            }
-            if let Some(connection) = self.at_mut(row) {
-                connection.tell();
-                self.leave_of(row);
-            }
-            if let Some(connection) = self.at_mut(row) {
-                connection.shrink();
-                connection.publish();
-            }
-        }
-        self.leave_now();
-        // Of a message that has begun, what is left is not known: a whole frame.
-        let has_room = |room: &Room| {
-            let bytes =
-                if room.is_begun { FRAME_BYTES_MAX } else { room.bytes.min(FRAME_BYTES_MAX) };
-            self.at(room.row).is_some_and(|connection| connection.has_room(bytes))
-        };
-        !wanted.iter().any(has_room) && !self.has_something()
-    }
-
-    fn has_unsent(&self) -> bool {
-        let connections = self.rows.iter().filter_map(|place| place.connection.as_ref());
-        self.has_peers() && connections.into_iter().any(Connection::has_waiting)
     }
 }

@@ -13,176 +13,21 @@
 //!
 //! Pieces leave from where the message lies. Of a piece that has begun when the memory is taken back, the rest is copied.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use corewire_endpoint::Sink;
 use corewire_endpoint::transport::PeerViolation;
-use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, HEADER_BYTES_MAX, Header};
+use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, Header};
 use corewire_layout::rendezvous::{OFFERS_MAX, Stretch, offer_number};
 use corewire_os::stream;
 
 use super::connection::Connection;
+use super::pieces::{Begun, Offer, Pull, Pulling, Stepped, Wanted};
 use crate::link::Link;
 
 /// Bytes that one step of a pull takes at most.
 const STEP_BYTES_MAX: u64 = 1 << 20;
-
-/// Messages that the peer may pull, by number.
-#[derive(Debug, Default)]
-pub(super) struct Offers {
-    /// How many there were.
-    count: u64,
-    all: BTreeMap<u64, Offer>,
-}
-
-#[derive(Debug)]
-struct Offer {
-    stretches: Arc<[Stretch]>,
-    bytes: u64,
-    /// The peer has asked for it.
-    has_begun: bool,
-}
-
-/// Messages of which the peer wants pieces, in the order in which it has asked for them.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    all: VecDeque<Wanted>,
-    /// A piece that has not left to its end.
-    begun: Option<Begun>,
-    /// Bytes of other frames since the last piece.
-    others: u64,
-}
-
-#[derive(Debug)]
-struct Wanted {
-    number: u64,
-    stretches: Arc<[Stretch]>,
-    bytes: u64,
-    sent: u64,
-}
-
-impl Wanted {
-    /// The room that the next piece needs. If it is not a piece's turn, messages of another frame's length find room all the
-    /// same.
-    fn needs(&self, is_their_turn: bool) -> u64 {
-        let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX);
-        let left = if is_their_turn { 0 } else { FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64 };
-        bytes + HEADER_BYTES_MAX as u64 + left
-    }
-}
-
-/// What is left of a piece: what is left of its header, which bytes of the message, and where they lie.
-#[derive(Debug)]
-struct Begun {
-    head: Vec<u8>,
-    number: u64,
-    stretches: Arc<[Stretch]>,
-    from: u64,
-    bytes: u64,
-    /// The same bytes, copied, once their memory was taken back.
-    copied: Option<Vec<u8>>,
-}
-
-impl Asked {
-    /// Whether no piece has left in part.
-    pub(super) const fn is_between(&self) -> bool {
-        self.begun.is_none()
-    }
-
-    fn has(&self, number: u64) -> bool {
-        self.all.iter().any(|wanted| wanted.number == number)
-    }
-
-    /// Whether something is to be sent.
-    pub(super) fn has_some(&self) -> bool {
-        self.begun.is_some() || !self.all.is_empty()
-    }
-
-    /// Whether it is a piece's turn: as many bytes of other frames have gone since the last one as a piece has.
-    #[inline]
-    pub(super) fn is_their_turn(&self) -> bool {
-        self.others >= FRAME_BYTES_MAX && !self.all.is_empty()
-    }
-
-    /// So many bytes of another frame go.
-    #[inline]
-    pub(super) fn note_other(&mut self, bytes: u64) {
-        if !self.all.is_empty() {
-            self.others += bytes;
-        }
-    }
-
-    /// Whether something can be sent, with so much room.
-    pub(super) fn is_wanted(&self, room: u64) -> bool {
-        let fits = |wanted: &Wanted| room >= wanted.needs(self.is_their_turn());
-        self.begun.is_some() || self.all.front().is_some_and(fits)
-    }
-}
-
-/// Messages that are pulled from the peer.
-#[derive(Debug, Default)]
-pub(super) struct Pulls {
-    /// By number: what is left, and whether somebody wants it.
-    all: BTreeMap<u64, Pulling>,
-    /// The number of the message of which a piece lies at the head, if somebody wants it.
-    head: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Pulling {
-    left: u64,
-    wanted: Weak<()>,
-    /// The peer was told that no more is wanted.
-    is_stopped: bool,
-    /// No more comes: the peer has taken the message back.
-    is_void: bool,
-}
-
-impl Pulls {
-    /// Whether a piece lies at the head that somebody wants.
-    pub(super) const fn has_head(&self) -> bool {
-        self.head.is_some()
-    }
-
-    pub(super) fn has_some(&self) -> bool {
-        !self.all.is_empty()
-    }
-}
-
-/// A message that is pulled.
-#[derive(Debug)]
-pub struct Pull {
-    pub(super) row: u32,
-    number: u64,
-    bytes: u64,
-    taken: u64,
-    /// As long as it lives, somebody wants the message.
-    wanted: Arc<()>,
-    is_asked: bool,
-}
-
-impl Pull {
-    pub(super) fn new(row: u32, number: u64, bytes: u64) -> Self {
-        Self { row, number, bytes, taken: 0, wanted: Arc::new(()), is_asked: false }
-    }
-
-    /// Bytes, from the first one on, that have come.
-    pub(super) const fn taken(&self) -> u64 {
-        self.taken
-    }
-}
-
-/// What a step of a pull has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stepped {
-    /// It waits for the peer.
-    Nothing,
-    More,
-    Done,
-    Void,
-}
 
 fn violation<T>(word: &'static str, found: u64) -> Result<T, PeerViolation> {
     Err(PeerViolation { word, found, position: 0 })
@@ -447,34 +292,5 @@ impl Connection {
             self.out.extend(Link::end_of_pieces(FrameKind::Stop, pull.number));
         }
         self.pulls.head = None;
-    }
-}
-
-impl Begun {
-    /// So many bytes of it have left.
-    fn advance(&mut self, gone: usize) {
-        let of_head = gone.min(self.head.len());
-        self.head.drain(..of_head);
-        let of_bytes = gone - of_head;
-        match &mut self.copied {
-            Some(copied) => drop(copied.drain(..of_bytes)),
-            None => {
-                self.from += of_bytes as u64;
-                self.bytes -= of_bytes as u64;
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        let left = self.copied.as_ref().map_or(self.bytes, |copied| copied.len() as u64);
-        self.head.is_empty() && left == 0
-    }
-
-    /// Copies what is left, before its memory is used for something else.
-    fn keep(&mut self) {
-        let copied = stream::copy_of(&self.stretches, self.from, self.bytes);
-        // The owner of memory that is gone by now learns that the message was not sent; the peer gets as many bytes.
-        let bytes = usize::try_from(self.bytes).unwrap_or(0);
-        self.copied = Some(copied.unwrap_or_else(|_| vec![0; bytes]));
     }
 }

@@ -6,25 +6,17 @@
 use std::io::ErrorKind;
 
 use corewire_endpoint::transport::{Gone, PeerViolation};
-use corewire_endpoint::{Arrival, Envelope, Place, Sink, Space, Wanted, Wants};
-use corewire_layout::net::{FrameKind, FrameWants, HEADER_BYTES_MIN, Header};
+use corewire_endpoint::{Arrival, Place, Sink, Space, Wanted};
+use corewire_layout::net::{FrameKind, HEADER_BYTES_MIN, Header};
 use corewire_os::stream;
 
-use super::connection::Connection;
-use super::sending::{DIRECT_BYTES, GATHERED_BYTES_MAX};
+use super::connection::{Connection, DIRECT_BYTES, GATHERED_BYTES_MAX};
+use super::message::Message;
 use crate::link::Head;
 use crate::wire::{Got, READ_BYTES};
 
 /// What one system call reads while large frames come.
 const READ_BYTES_BETWEEN: usize = 4 << 10;
-
-/// The message at the head, of which so many bytes were taken.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Message {
-    envelope: Envelope,
-    total: u64,
-    taken: u64,
-}
 
 impl Connection {
     /// Whether there may be something to take.
@@ -240,30 +232,5 @@ impl Connection {
                 Err(error) => return self.lose(error.kind()),
             }
         }
-    }
-}
-
-impl Message {
-    fn of(header: &Header) -> Self {
-        let Header { kind, wants, bytes, number, immediate, total } = *header;
-        let space = match kind {
-            FrameKind::Untagged => Space::Untagged,
-            FrameKind::Request => Space::Request,
-            FrameKind::Reply => Space::Reply,
-            FrameKind::Dropped => Space::Dropped,
-            FrameKind::Acknowledgement => Space::Acknowledgement,
-            FrameKind::Offer => Space::Offer,
-            FrameKind::Notice => Space::Notice,
-            FrameKind::Data => Space::Data,
-            // The others are no messages.
-            _ => Space::Tagged,
-        };
-        let wants = match wants {
-            FrameWants::Nothing => Wants::Nothing,
-            FrameWants::Delivery => Wants::Delivery,
-            FrameWants::Match => Wants::Match,
-        };
-        let envelope = Envelope { space, tag: number, immediate, wants };
-        Self { envelope, total: total.unwrap_or(bytes), taken: 0 }
     }
 }

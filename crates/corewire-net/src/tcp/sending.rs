@@ -6,20 +6,16 @@
 use std::io::ErrorKind;
 
 use corewire_endpoint::{Envelope, Fragment, Source, Space, Wants};
-use corewire_layout::net::{
-    FRAME_BYTES_MAX, FrameKind, FrameWants, HEADER_BYTES_MAX, HEADER_BYTES_MIN, Header,
-};
+use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, HEADER_BYTES_MAX, HEADER_BYTES_MIN};
 use corewire_layout::rendezvous::Stretch;
 use smallvec::SmallVec;
 
-use super::connection::Connection;
+use super::connection::{Connection, DIRECT_BYTES, GATHERED_BYTES_MAX};
+use super::message::header_of;
+use super::pieces::Asked;
 use crate::link::Link;
 use crate::wire::Wire;
 
-/// No more frames are added to what waits to leave than up to here.
-pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// A frame of so many bytes leaves from where its message lies: to copy it would cost more than a system call.
-pub(super) const DIRECT_BYTES: u64 = 8 << 10;
 /// Messages of so many bytes with their headers go the usual way.
 const PLAIN_BYTES_MAX: usize = 256;
 /// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
@@ -249,7 +245,7 @@ impl Connection {
             return None;
         }
         if self.asked.is_between() {
-            self.asked = super::pulling::Asked::default();
+            self.asked = Asked::default();
             self.out.extend_from_slice(&Link::leave());
             self.must_tell = true;
             self.flush();
@@ -257,30 +253,4 @@ impl Connection {
         self.wire.end_writing();
         Some(self.wire)
     }
-}
-
-/// The header of the next frame of a message.
-fn header_of(envelope: &Envelope, total: u64, sent: u64, bytes: u64) -> Header {
-    let Envelope { space, tag, immediate, wants } = *envelope;
-    let kind = match space {
-        Space::Tagged => FrameKind::Tagged,
-        Space::Untagged => FrameKind::Untagged,
-        Space::Request => FrameKind::Request,
-        Space::Reply => FrameKind::Reply,
-        Space::Dropped => FrameKind::Dropped,
-        Space::Acknowledgement => FrameKind::Acknowledgement,
-        Space::Offer => FrameKind::Offer,
-        Space::Notice => FrameKind::Notice,
-        Space::Data => FrameKind::Data,
-    };
-    if sent > 0 {
-        return Header::new(FrameKind::Rest, sent, bytes);
-    }
-    let wants = match wants {
-        Wants::Nothing => FrameWants::Nothing,
-        Wants::Delivery => FrameWants::Delivery,
-        Wants::Match => FrameWants::Match,
-    };
-    let total = (total > bytes).then_some(total);
-    Header { wants, immediate, total, ..Header::new(kind, tag, bytes) }
 }

@@ -370,7 +370,7 @@ impl EndpointBuilder {
         let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
         let half = control.clone();
         let (wait, long) = (self.wait, self.long);
-        let cap_ns = cap_ns(self.sleep_cap);
-        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, long, cap_ns), control))
+        let wait = (wait, cap_ns(self.sleep_cap));
+        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, long), control))
     }
 }

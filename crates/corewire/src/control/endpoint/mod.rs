@@ -7,7 +7,7 @@
 //! Only the kernel says that a peer has died, by its process's descriptor. A socket that ends says that the peer has
 //! left, if it was the last one of the link and the process is not ending.
 //!
-//! A notice makes the data thread fetch what happens here.
+//! A notice makes the data thread fetch what happens here. Peers on other hosts have nothing of this: `network` connects them.
 
 mod addressed;
 mod connect;

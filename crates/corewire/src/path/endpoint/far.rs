@@ -51,7 +51,7 @@ pub(super) fn pause(
             None => error,
         });
     }
-    std::thread::sleep(left.min(ASK_AGAIN));
+    std::thread::park_timeout(left.min(ASK_AGAIN));
     Ok(())
 }
 

@@ -115,16 +115,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Puts the halves together.
+    /// Puts the halves together. A sleep ends after so many nanoseconds at the latest.
     pub(crate) fn new(
         pairs: PairRing,
         control: Arc<dyn EndpointHalf>,
         budget: Budget,
         seed: Seed,
         grants: Grants,
-        wait: Wait,
+        (wait, cap_ns): (Wait, u64),
         long: LongMessages,
-        cap_ns: u64,
     ) -> Self {
         let (ring_slots, peers_max) = (pairs.sizes().ring_slots(), pairs.sizes().peers_max());
         let rings = PairRings::new(pairs, Arc::clone(&control), long);
