@@ -13,10 +13,10 @@
 //! # Data path
 //!
 //! 1. A message is cut into frames. Short ones are copied behind each other, and leave with one system call: at once, or, of
-//!    messages that the engine [gathers](Transport::gather), together. A long one leaves from where its message lies.
+//!    messages that the engine gathers, together. A long one leaves from where its message lies.
 //! 2. `epoll` says which connections have something. One system call reads header and beginning of a message, and what
 //!    lies behind it; the engine takes it from there. The rest of a long one is received where it goes.
-//! 3. A message above 1 MiB that a receive may ask for is offered, and [pulled](pulling) once one does: then it leaves and
+//! 3. A message above 1 MiB that a receive may ask for is offered, and pulled once one does: then it leaves and
 //!    arrives without a copy in this process, other messages lie between its pieces, and no engine keeps more than its budget.
 //!
 //! # Memory
@@ -208,7 +208,7 @@ impl Tcp {
         Ok(row)
     }
 
-    /// For whom a row is reserved that has no connection.
+    /// The endpoint for which a row is reserved that has no connection.
     #[must_use]
     pub fn reserved_for(&self, row: u32) -> Option<&(ChannelName, Option<u128>)> {
         self.rows.get(row.wrapping_sub(self.first) as usize)?.reserved.as_ref()
