@@ -1,6 +1,7 @@
 //! Files that users name: what is read is a regular file of limited length, and is not waited for; what is written is there
 //! whole or not at all, and takes the place of nothing but a regular file.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::process::effective_uid;
+use crate::process::{effective_uid, has_own_rights};
 
 /// How many links lead to one file at most, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -105,6 +106,36 @@ fn not_regular(kind: FileType) -> io::Error {
         _ => "it is not a regular file",
     };
     io::Error::new(ErrorKind::InvalidInput, kind)
+}
+
+/// The file of settings of this process: the one that this variable of the environment names, whether it exists or not; else the
+/// first that exists of `file` in `$XDG_CONFIG_HOME` or `~/.config`, and in the directories of `$XDG_CONFIG_DIRS` or `/etc/xdg`.
+///
+/// A process that runs with rights that its caller lacks takes no word of the environment for it.
+#[must_use]
+pub fn find_settings(variable: &str, file: &str) -> Option<PathBuf> {
+    let get = |name: &str| env::var_os(name).filter(|value| !value.is_empty() && has_own_rights());
+    find_settings_with(get, Path::exists, variable, file)
+}
+
+fn find_settings_with(
+    get: impl Fn(&str) -> Option<OsString>,
+    exists: impl Fn(&Path) -> bool,
+    variable: &str,
+    file: &str,
+) -> Option<PathBuf> {
+    if let Some(given) = get(variable) {
+        return Some(given.into());
+    }
+    // Relative paths in these variables are to be ignored, says the standard.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let own = get("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(absolute)
+        .or_else(|| get("HOME").map(|home| Path::new(&home).join(".config")).filter(absolute));
+    let shared = get("XDG_CONFIG_DIRS").unwrap_or_else(|| "/etc/xdg".into());
+    let shared: Vec<PathBuf> = env::split_paths(&shared).filter(absolute).collect();
+    own.into_iter().chain(shared).map(|directory| directory.join(file)).find(|path| exists(path))
 }
 
 /// Writes `bytes` to the file at `path`, as [`write_with`] does.

@@ -25,8 +25,6 @@
 //! Paths are relative to the directory of the file. Without a rule no host reaches any endpoint.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use corewire_layout::name::{ChannelName, NameError};
@@ -51,11 +49,10 @@ const OF_SERVICE: &str = ".rings";
 #[non_exhaustive]
 pub enum HostsError {
     /// There is none.
-    #[error("no file names hosts: {VARIABLE} is not set, and there is no {}", path.display())]
-    Missing {
-        /// Where it would be.
-        path: PathBuf,
-    },
+    #[error(
+        "no file names other hosts: {VARIABLE} is not set, and no directory of settings has {FILE}"
+    )]
+    Missing,
     /// It cannot be read, is no regular file, is too long, or others may change it.
     #[error("{}: {why}", path.display())]
     Unreadable {
@@ -163,29 +160,13 @@ struct RawRule {
 }
 
 impl Hosts {
-    /// The file that `COREWIRE_HOSTS` names, else `corewire/hosts.toml` in `$XDG_CONFIG_HOME`, else in `~/.config`.
-    #[must_use]
-    pub fn usual_path() -> Option<PathBuf> {
-        let set = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty());
-        set(VARIABLE).map(PathBuf::from).or_else(|| {
-            let settings = set("XDG_CONFIG_HOME").map(PathBuf::from);
-            let settings = settings.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config")));
-            Some(settings?.join(FILE))
-        })
-    }
-
-    /// The hosts in the [usual](Self::usual_path) file.
+    /// The hosts in the file that `COREWIRE_HOSTS` names, else in `corewire/hosts.toml` in `$XDG_CONFIG_HOME` or `~/.config`, else in
+    /// `/etc/xdg`. A process that runs with rights that its caller lacks takes no word of the environment for it.
     ///
     /// # Errors
     /// [`HostsError`].
     pub fn find() -> Result<Self, HostsError> {
-        let path = Self::usual_path().unwrap_or_else(|| FILE.into());
-        match Self::read(&path) {
-            Err(_) if env::var_os(VARIABLE).is_none() && !path.exists() => {
-                Err(HostsError::Missing { path })
-            }
-            other => other,
-        }
+        Self::read(&file::find_settings(VARIABLE, FILE).ok_or(HostsError::Missing)?)
     }
 
     /// The hosts in the file at `path`. Links are followed; only its owner, who is this user or root, may be able to write it.

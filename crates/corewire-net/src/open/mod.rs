@@ -29,13 +29,13 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use corewire_layout::name::ChannelName;
 use corewire_layout::net::{CREDIT_BYTES_MIN, Hello, NetError, Refusal};
 use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
+use corewire_ring::sync::AtomicU64;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
+use corewire_ring::sync::Ordering::Relaxed;
 use rustix::event::epoll::EventFlags;
 
 use super::message::Message;

@@ -11,8 +11,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(test: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("corewire-file-{test}-{}", std::process::id()));
+        let path = env::temp_dir().join(format!("corewire-file-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -149,4 +148,32 @@ fn links_of_others_are_not_followed_and_files_of_others_stay_theirs() {
     let is = file.metadata().unwrap();
     assert_eq!((is.uid(), is.gid()), (4242, 4243));
     scratch.expect_names(&["file", "link"]);
+}
+
+#[test]
+fn the_first_file_of_the_standard_places_counts() {
+    let find = |variables: &[(&str, &str)], files: &[&str]| {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        find_settings_with(
+            variable,
+            |path| files.iter().any(|file| path == Path::new(file)),
+            "COREWIRE_TUNING",
+            "corewire/tuning.toml",
+        )
+    };
+    let home = [("HOME", "/home/a")];
+    assert_eq!(find(&home, &[]), None);
+    let (own, shared) = ("/home/a/.config/corewire/tuning.toml", "/etc/xdg/corewire/tuning.toml");
+    assert_eq!(find(&home, &[own, shared]), Some(own.into()));
+    assert_eq!(find(&home, &[shared]), Some(shared.into()));
+    let config = [("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/c"), ("XDG_CONFIG_DIRS", "x:/d")];
+    assert_eq!(find(&config, &[own, shared]), None);
+    let other = "/d/corewire/tuning.toml";
+    assert_eq!(find(&config, &[other, "x/corewire/tuning.toml"]), Some(other.into()));
+    // What is named is used whether it exists or not: then it is missed.
+    let named = [("COREWIRE_TUNING", "/t"), ("HOME", "/home/a")];
+    assert_eq!(find(&named, &[own]), Some("/t".into()));
 }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,13 +12,14 @@ use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::fork::Descriptor;
 use corewire_os::process;
+use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::EndpointError;
 
 /// How long it may take until both sides know each other.
 pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(10);
 /// Connections that have not said yet who they are.
-pub(crate) const UNKNOWN_MAX: usize = 64;
+pub(crate) const UNKNOWN_MAX: u64 = 64;
 /// What a thread that opens a connection needs of stack, with a margin.
 pub(crate) const STACK_BYTES: usize = 512 << 10;
 /// Before a process that has no descriptors left tries again.
@@ -40,12 +40,12 @@ struct Own {
     /// Rings when it must end, and when one more connection may be taken.
     wake: Bell,
     /// Connections that have not said yet who they are; with [`ENDED`] when it must end.
-    unknown: AtomicUsize,
+    unknown: AtomicU64,
     take: Box<Take>,
 }
 
 /// Added to the number of unknown connections: none is taken any more.
-const ENDED: usize = 1 << 32;
+const ENDED: u64 = 1 << 32;
 
 impl Taking {
     /// Takes connections at this address from now on.
@@ -54,7 +54,7 @@ impl Taking {
         take: impl Fn(Descriptor, Preface, Deadline) + Send + Sync + 'static,
     ) -> Result<Self, EndpointError> {
         let (listener, at) = listen(at)?;
-        let (wake, unknown) = (Bell::new()?, AtomicUsize::new(0));
+        let (wake, unknown) = (Bell::new()?, AtomicU64::new(0));
         let own = Arc::new(Own { listener, wake, unknown, take: Box::new(take) });
         let taking = Arc::clone(&own);
         let thread = begin("corewire-listen", move || taking.run())?;

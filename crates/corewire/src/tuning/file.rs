@@ -1,11 +1,9 @@
 //! The file: where it is, and what it must look like.
 
-use std::env;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use corewire_layout::endpoint::EndpointSizes;
-use corewire_os::{file, process, processor};
+use corewire_os::{file, processor};
 use corewire_ring::copying::{CLASSES, PLANNED_FROM_BYTES, Plan, Routine};
 use serde::Deserialize;
 
@@ -261,32 +259,7 @@ fn routine_of(name: &str) -> Result<Routine, TuningError> {
 
 /// The file of this process, if there is one.
 pub(super) fn find() -> Option<PathBuf> {
-    // The environment of a program that runs with another user's rights is that of its caller.
-    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty() && is_own());
-    find_with(variable, Path::exists)
-}
-
-/// Whether this process has the rights of the user that has started it, and no others.
-fn is_own() -> bool {
-    process::has_own_rights()
-}
-
-fn find_with(
-    variable: impl Fn(&str) -> Option<OsString>,
-    exists: impl Fn(&Path) -> bool,
-) -> Option<PathBuf> {
-    if let Some(given) = variable(VARIABLE) {
-        return (given != NO_FILE).then(|| PathBuf::from(given));
-    }
-    // Relative paths in these variables are to be ignored, says the standard.
-    let absolute = |path: &PathBuf| path.is_absolute();
-    let own = variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(absolute)
-        .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".config")).filter(absolute));
-    let shared = variable("XDG_CONFIG_DIRS").unwrap_or_else(|| "/etc/xdg".into());
-    let shared: Vec<PathBuf> = env::split_paths(&shared).filter(absolute).collect();
-    own.into_iter().chain(shared).map(|directory| directory.join(FILE)).find(|path| exists(path))
+    file::find_settings(VARIABLE, FILE).filter(|path| path.as_os_str() != NO_FILE)
 }
 
 #[cfg(test)]
@@ -355,31 +328,5 @@ mod tests {
         assert!(matches!(format("processor = \"any\""), TuningError::Text(_)));
         let other = format("format = 1\nprocessor = \"Z80\"");
         assert!(other.to_string().starts_with("it is for the processor \"Z80\"; "), "{other}");
-    }
-
-    #[test]
-    fn the_first_file_of_the_standard_places_counts() {
-        let find = |variables: &[(&str, &str)], files: &[&str]| {
-            let variable = |name: &str| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| OsString::from(value))
-            };
-            find_with(variable, |path| files.iter().any(|file| path == Path::new(file)))
-        };
-        let home = [("HOME", "/home/a")];
-        assert_eq!(find(&home, &[]), None);
-        let (own, shared) =
-            ("/home/a/.config/corewire/tuning.toml", "/etc/xdg/corewire/tuning.toml");
-        assert_eq!(find(&home, &[own, shared]), Some(own.into()));
-        assert_eq!(find(&home, &[shared]), Some(shared.into()));
-        let config = [("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/c"), ("XDG_CONFIG_DIRS", "x:/d")];
-        assert_eq!(find(&config, &[own, shared]), None);
-        let other = "/d/corewire/tuning.toml";
-        assert_eq!(find(&config, &[other, "x/corewire/tuning.toml"]), Some(other.into()));
-        // What is named is used whether it exists or not: then it is missed.
-        let named = [("COREWIRE_TUNING", "/t"), ("HOME", "/home/a")];
-        assert_eq!(find(&named, &[own]), Some("/t".into()));
-        let none = [("COREWIRE_TUNING", "none"), ("HOME", "/home/a")];
-        assert_eq!(find(&none, &[own]), None);
     }
 }

@@ -24,7 +24,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,6 +39,7 @@ use corewire_os::OsError;
 use corewire_os::event::Bell;
 use corewire_os::fork::Descriptor;
 use corewire_os::stream;
+use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
 
 use super::EndpointControl;
 use crate::control::taking::{OPENED_WITHIN, Taking, UNKNOWN_MAX, begin};
@@ -64,7 +64,7 @@ pub(crate) struct Network {
     set: Arc<Set>,
     listening: Mutex<Vec<Taking>>,
     /// Connections that were handed over and have not said yet who they are.
-    unknown: AtomicUsize,
+    unknown: AtomicU64,
     state: Mutex<State>,
     /// A connection was opened or refused, or has ended; or this endpoint is closed.
     changed: Condvar,
@@ -133,7 +133,7 @@ impl Network {
             hosts,
             set: Arc::new(set),
             listening: Mutex::default(),
-            unknown: AtomicUsize::new(0),
+            unknown: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
         }))
