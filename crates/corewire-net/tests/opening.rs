@@ -200,6 +200,7 @@ fn fails_with(
     meet(&listener, &a, &b, "x@b").map(Result::unwrap_err)
 }
 
+// Keeps P261.
 #[test]
 fn a_certificate_that_has_expired_or_is_for_another_name_or_of_a_foreign_authority_is_refused_by_name()
  {
@@ -249,6 +250,7 @@ fn hello_of_tls_1_2() -> Vec<u8> {
     [&[0x16, 3, 1, 0, length + 4, 1, 0, 0, length][..], &body].concat()
 }
 
+// Keeps P261.
 #[test]
 fn a_side_without_tls_1_3_is_refused_at_both_ends() {
     let directory = Directory::new("tls12");
@@ -272,6 +274,7 @@ fn a_side_without_tls_1_3_is_refused_at_both_ends() {
     });
 }
 
+// Keeps P261.
 #[test]
 fn what_has_no_tls_is_refused_where_it_must_have_it_and_a_rule_decides_what_is_reached() {
     let directory = Directory::new("rules");

@@ -163,6 +163,7 @@ fn both_sides_may_send_more_than_any_buffer_holds_at_the_same_time() {
     }
 }
 
+// Keeps P259.
 #[test]
 fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_of_it() {
     for closes in [true, false] {
@@ -269,6 +270,7 @@ fn end_of(engine: &mut Engine<Tcp>) -> MessageError {
     }
 }
 
+// Keeps P262.
 #[test]
 fn whatever_a_peer_sends_it_is_cut_off_at_worst() {
     let mut word = 0x9e37_79b9_7f4a_7c15_u64;
@@ -340,6 +342,7 @@ fn the_end_of_a_peer_is_found_behind_a_message_that_there_is_no_memory_for() {
     assert!(matches!(end, MessageError::PeerLost { delivered: 0, .. }), "{end:?}");
 }
 
+// Keeps P260.
 #[test]
 fn a_peer_that_is_stopped_loses_nothing_and_no_more_is_under_way_than_it_allows() {
     let count = 100_000_u64;

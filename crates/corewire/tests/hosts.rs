@@ -96,6 +96,7 @@ fn messages_calls_and_large_ones_go_both_ways_and_names_say_the_host() {
     });
 }
 
+// Keeps P259.
 #[test]
 fn streams_of_every_length_arrive_whole_whether_a_receive_waits_or_not() {
     let two = Two::new("streams");
@@ -167,6 +168,7 @@ fn a_large_message_comes_whatever_lies_between_its_pieces() {
     });
 }
 
+// Keeps P259.
 #[test]
 fn rings_and_connections_serve_one_endpoint_at_once() {
     let two = Two::new("mixed");
@@ -221,6 +223,7 @@ fn a_peer_that_closes_has_left_and_the_next_of_its_name_is_another_one() {
     assert_eq!(a.incarnation_of(to_next), Some(b.incarnation()));
 }
 
+// Keeps P263.
 #[test]
 fn two_that_dial_each_other_keep_one_connection() {
     let two = Two::new("crossed");

@@ -189,7 +189,7 @@ fn events_that_are_taken_are_all_there() {
     });
 }
 
-// Keeps P180.
+// Keeps P180, P264.
 #[test]
 fn descriptors_travel_with_their_messages() {
     each(|driver, binding| {
