@@ -382,3 +382,30 @@ fn a_connection_that_says_nothing_or_something_else_ends_in_time() {
         assert_eq!(bytes[6], Refusal::Busy as u8);
     });
 }
+
+// Keeps P261.
+#[test]
+fn a_process_of_another_user_is_refused_on_the_loopback() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be another user");
+        return;
+    }
+    let directory = Directory::new("other-user");
+    let listener = local();
+    let hosts = hosts(&directory, "b", None, listener.1);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            // Of this thread alone.
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            let mut stream = TcpStream::connect(listener.1).unwrap();
+            stream.write_all(&Preface { is_tls: false, wanted: name("x") }.to_bytes()).unwrap();
+            let mut answer = [0; 8];
+            std::io::Read::read_exact(&mut &stream, &mut answer).unwrap();
+            answer
+        });
+        let refused = take(&listener.0, &hosts).unwrap_err();
+        assert_eq!(refused, OpenError::RefusedHere(Refusal::OtherUser));
+        assert_eq!(other.join().unwrap()[6], Refusal::OtherUser as u8);
+    });
+}
