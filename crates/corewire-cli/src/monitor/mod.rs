@@ -28,7 +28,7 @@ Examples:
   corewire monitor --per cache --pin
   corewire monitor --number 3 --poll-ns 20000
   corewire monitor --policy /etc/corewire/policy.toml --access users:1001
-  corewire monitor --listen 10.0.0.1:7421
+  corewire monitor --listen 0.0.0.0:7421
 
 A monitor forwards circuits: connections of services and clients that share no memory,
 and many connections over few rings. One per host is enough; with --per core or --per

@@ -302,6 +302,8 @@ fn circuits() -> Vec<Row> {
     };
     vec![
         row("corewire monitor").lives("corewire routes show | grep 'monitor 0'"),
+        row("corewire monitor --listen 0.0.0.0:7421")
+            .lives("corewire routes show | grep 'monitor 0' && (exec 3<>/dev/tcp/127.0.0.1/7421)"),
         row("corewire monitor --per cache --pin").lives("corewire routes show | grep 'monitor 0'"),
         row("corewire monitor --number 3 --poll-ns 20000").lives("corewire routes show | grep 'monitor 3'"),
         row("corewire monitor --policy FILE --access users:1001")
