@@ -62,6 +62,13 @@ impl Control {
 }
 
 impl Tag {
+    /// Whether the status of a message in a ring says that its capabilities are in the next packet of the socket. What is no
+    /// message of the interface has none: there the number means something else, such as how many events were lost.
+    #[inline]
+    pub(crate) fn announces_capabilities(self, status: Option<u64>) -> bool {
+        status == Some(status::CAPABILITIES) && self.ordinal() != 0
+    }
+
     #[inline(always)]
     pub(crate) const fn new(binding: u16, ordinal: u16, token: u32) -> Self {
         Self((binding as u64) << 48 | (ordinal as u64) << 32 | token as u64)
@@ -117,4 +124,17 @@ pub(crate) mod status {
     pub(crate) const TOO_MANY_STREAMS: u64 = 7;
     /// No reply is missing: the capabilities of this message are in the next packet of the socket.
     pub(crate) const CAPABILITIES: u64 = 0x100;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_lost_events_announces_no_capabilities() {
+        let lost = Tag::control(1, Control::Lost);
+        assert!(!lost.announces_capabilities(Some(status::CAPABILITIES)));
+        assert!(Tag::new(1, 3, 0).announces_capabilities(Some(status::CAPABILITIES)));
+        assert!(!Tag::new(1, 3, 0).announces_capabilities(Some(status::NOT_SENT)));
+    }
 }

@@ -270,9 +270,9 @@ impl RingLink {
     #[inline]
     pub(crate) fn message(&mut self, status: Status, body: Body) -> Result<Message, CallError> {
         let message = Message::new(Tag(status.tag), status.immediate, body, Vec::new());
-        match status.immediate {
-            Some(status::CAPABILITIES) => self.with_capabilities(message),
-            _ => Ok(message),
+        match message.tag().announces_capabilities(status.immediate) {
+            true => self.with_capabilities(message),
+            false => Ok(message),
         }
     }
 

@@ -10,7 +10,7 @@ use corewire_layout::net::Preface;
 use corewire_net::open::{Deadline, accept, listen, read_preface};
 use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
-use corewire_os::fork::Descriptor;
+use corewire_os::fork::{Descriptor, generation};
 use corewire_os::process;
 use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
 
@@ -33,10 +33,11 @@ pub(crate) struct Taking {
     at: SocketAddr,
     own: Arc<Own>,
     thread: Option<JoinHandle<()>>,
+    /// Of the process that has the thread.
+    generation: u32,
 }
 
 struct Own {
-    listener: Descriptor,
     /// Rings when it must end, and when one more connection may be taken.
     wake: Bell,
     /// Connections that have not said yet who they are; with [`ENDED`] when it must end.
@@ -55,10 +56,11 @@ impl Taking {
     ) -> Result<Self, EndpointError> {
         let (listener, at) = listen(at)?;
         let (wake, unknown) = (Bell::new()?, AtomicU64::new(0));
-        let own = Arc::new(Own { listener, wake, unknown, take: Box::new(take) });
+        let own = Arc::new(Own { wake, unknown, take: Box::new(take) });
         let taking = Arc::clone(&own);
-        let thread = begin("corewire-listen", move || taking.run())?;
-        Ok(Self { at, own, thread: Some(thread) })
+        // It has the listener alone: the address is free as soon as it has ended.
+        let thread = begin("corewire-listen", move || taking.run(&listener))?;
+        Ok(Self { at, own, thread: Some(thread), generation: generation() })
     }
 
     /// The address.
@@ -69,7 +71,7 @@ impl Taking {
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        if !self.own.listener.is_ours() {
+        if generation() != self.generation {
             // A forked child does not have the thread.
             std::mem::forget(self.thread.take());
             return;
@@ -82,16 +84,16 @@ impl Drop for Taking {
 }
 
 impl Own {
-    fn run(self: &Arc<Self>) {
+    fn run(self: &Arc<Self>, listener: &Descriptor) {
         loop {
             let has_room = self.unknown.load(Relaxed) < UNKNOWN_MAX;
-            let all = [self.wake.as_fd(), self.listener.as_fd()];
+            let all = [self.wake.as_fd(), listener.as_fd()];
             let waited = wait_readable(if has_room { &all } else { &all[..1] }, None);
             self.wake.silence();
             if self.unknown.load(Relaxed) >= ENDED {
                 return;
             }
-            match waited.map_err(Into::into).and_then(|_| accept(&self.listener)) {
+            match waited.map_err(Into::into).and_then(|_| accept(listener)) {
                 Ok(Some(stream)) if has_room => self.open(stream),
                 Ok(_) => {}
                 Err(_) => {
