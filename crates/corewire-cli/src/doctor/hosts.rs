@@ -48,7 +48,7 @@ fn certificate(hosts: &Hosts) -> Option<Finding> {
     let days = (0..=GOOD_DAYS).rev().find(|days| tls::is_good_in(files, *days).is_ok());
     match days {
         Some(GOOD_DAYS) => {
-            Some(Finding::good(check, format!("{path} is good for {GOOD_DAYS} days")))
+            Some(Finding::good(check, format!("{path} is good for {GOOD_DAYS} days at least")))
         }
         days => {
             let left =
