@@ -110,6 +110,10 @@ pub(crate) struct Transfer<P> {
     pub(crate) is_invited: bool,
     /// It waits for the sender, and this side may sleep meanwhile.
     pub(crate) may_sleep: bool,
+    /// How many of its bytes come.
+    pub(crate) awaited: u64,
+    /// Bytes of its sender's messages that were kept when a receive asked for it.
+    pub(crate) kept_before: u64,
 }
 
 impl<P> Transfer<P> {
@@ -120,9 +124,22 @@ impl<P> Transfer<P> {
         (envelope, total): (Envelope, u64),
         (order, to): (u64, Destination),
         stage: Stage<P>,
+        kept_before: u64,
     ) -> Self {
-        let (is_invited, may_sleep) = (false, false);
-        Self { source, offer, envelope, total, order, to, stage, is_invited, may_sleep }
+        let (is_invited, may_sleep, awaited) = (false, false, total);
+        Self {
+            source,
+            offer,
+            envelope,
+            total,
+            order,
+            to,
+            stage,
+            is_invited,
+            may_sleep,
+            awaited,
+            kept_before,
+        }
     }
 
     pub(crate) fn row(&self) -> u32 {
@@ -185,7 +202,14 @@ impl<S: Source + ?Sized> Source for Tail<'_, S> {
     }
 
     fn stretches(&self, each: &mut dyn FnMut(Stretch)) {
-        self.source.stretches(each);
+        let mut skipped = self.from;
+        self.source.stretches(&mut |Stretch { address, bytes }| {
+            let gone = skipped.min(bytes);
+            skipped -= gone;
+            if gone < bytes {
+                each(Stretch { address: address + gone, bytes: bytes - gone });
+            }
+        });
     }
 }
 

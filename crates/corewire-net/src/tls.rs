@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use corewire_os::file;
-use rustix::fs::Mode;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -41,15 +40,8 @@ impl Credentials {
         let chain = certificates(&files.certificate)?;
         let key = {
             let path = &files.key;
-            let mode = file::open_regular(path).and_then(|it| Ok(rustix::fs::fstat(it)?.st_mode));
-            let mode = Mode::from_raw_mode(mode.map_err(|error| unusable(path, error))?);
-            if mode.intersects(Mode::RWXG | Mode::RWXO) {
-                let why =
-                    format!("others than its owner may read it (mode {:03o})", mode.bits() & 0o777);
-                return Err(unusable(path, why));
-            }
-            let text =
-                file::read_regular(path, PEM_BYTES_MAX).map_err(|error| unusable(path, error))?;
+            let text = file::read_secret(path, PEM_BYTES_MAX);
+            let text = text.map_err(|error| unusable(path, error))?;
             PrivateKeyDer::from_pem_slice(&text).map_err(|error| unusable(path, error))?
         };
         let mut authorities = RootCertStore::empty();
@@ -62,10 +54,19 @@ impl Credentials {
 
 /// The certificates in a file, at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
-    let text = file::read_regular(path, PEM_BYTES_MAX).map_err(|error| unusable(path, error))?;
+    let text = file::read_trusted(path, PEM_BYTES_MAX).map_err(|error| unusable(path, error))?;
     let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| unusable(path, error))?;
     if found.is_empty() { Err(unusable(path, "it has no certificate")) } else { Ok(found) }
+}
+
+/// Whether connections can be made with these files: the key is that of the certificate, for example.
+///
+/// # Errors
+/// [`OpenError`], which names the file, and what is wrong.
+pub fn is_usable(files: &TlsFiles) -> Result<(), OpenError> {
+    dialled(files)?;
+    dialling(files, "localhost").map(drop)
 }
 
 /// Whether this host's certificate is good so many days from now, as the hosts see it that trust its authorities.

@@ -8,7 +8,7 @@ use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
 use corewire_os::stream;
 use rustix::buffer::spare_capacity;
-use rustix::net::Shutdown;
+use rustix::net::{SendFlags, Shutdown};
 
 /// What one system call reads at most.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -97,7 +97,10 @@ impl Wire {
         }
         let mut rest = &session.read[..];
         while !rest.is_empty() {
-            session.tls.read_tls(&mut rest)?;
+            if session.tls.read_tls(&mut rest)? == 0 {
+                // The other side has said that nothing follows.
+                return Ok(Got::End);
+            }
             session
                 .tls
                 .process_new_packets()
@@ -113,7 +116,7 @@ impl Wire {
     /// Of the system call; `WouldBlock` if there is no room for any.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Self { stream, session } = self;
-        let Some(session) = session else { return Ok(rustix::io::write(&**stream, bytes)?) };
+        let Some(session) = session else { return send(&**stream, bytes) };
         Self::write_tls(stream, &mut session.tls)?;
         let count = session.tls.writer().write(bytes)?;
         match Self::write_tls(stream, &mut session.tls) {
@@ -123,7 +126,7 @@ impl Wire {
     }
 
     /// Takes as many as there is room for of `head`, and then of the bytes `from` to `from + bytes` of what lies at `stretches` of
-    /// this process's memory.
+    /// this process's memory: with TLS there may be none.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -134,11 +137,11 @@ impl Wire {
         from: u64,
         bytes: u64,
     ) -> io::Result<usize> {
-        if !self.is_tls() {
-            return stream::send_from(&*self.stream, head, stretches, from, bytes);
+        match (bytes, self.is_tls()) {
+            (0, _) => self.write(head),
+            (_, false) => stream::send_from(&*self.stream, head, stretches, from, bytes),
+            (_, true) => Err(ErrorKind::InvalidInput.into()),
         }
-        let message = [head, &stream::copy_of(stretches, from, bytes)?].concat();
-        self.write(&message)
     }
 
     /// Whether bytes that were taken wait for the kernel.
@@ -196,12 +199,17 @@ impl AsFd for Wire {
     }
 }
 
+/// Without a signal if the other side has closed: a program may not ignore it.
+fn send(stream: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
+}
+
 /// A socket as `rustls` wants it.
 struct Raw<'a>(BorrowedFd<'a>);
 
 impl Write for Raw<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(self.0, bytes)?)
+        send(self.0, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

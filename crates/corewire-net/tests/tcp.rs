@@ -13,8 +13,10 @@ use corewire_endpoint::{
     Selector,
 };
 use corewire_layout::name::ChannelName;
-use corewire_layout::net::{Answer, FrameKind, Header, Hello};
+use corewire_layout::net::{Answer, CREDIT_BYTES_MIN, FrameKind, Header, Hello, Preface};
+use corewire_layout::rendezvous::Offer;
 use corewire_net::hosts::Hosts;
+use corewire_net::link::{Head, Link};
 use corewire_net::open::{Deadline, Numbers, Opened, Own, Target, answer, introduce, read_preface};
 use corewire_net::tcp::{Set, Tcp};
 use corewire_os::fork::Descriptor;
@@ -142,8 +144,13 @@ fn messages_of_all_lengths_arrive_in_order_and_large_ones_once_a_receive_asks_fo
 
 #[test]
 fn both_sides_may_send_more_than_any_buffer_holds_at_the_same_time() {
+    for (count, bytes) in [(200, 40_000), (10_000, 8)] {
+        both_send(count, bytes);
+    }
+}
+
+fn both_send(count: u64, bytes: usize) {
     let mut ends = ends(64 << 20);
-    let (count, bytes) = (200_u64, 40_000);
     let mut sends = Vec::new();
     for number in 0..count {
         for end in &mut ends {
@@ -224,12 +231,18 @@ fn a_side_that_closes_has_left_and_one_that_vanishes_is_lost_with_what_is_known_
 
 /// An engine whose peer is this socket, which has said hello.
 fn beside_a_socket() -> (Engine<Tcp>, TcpStream) {
+    let (engine, theirs, _) = beside_a_link(256 << 10);
+    (engine, theirs)
+}
+
+/// The same, and a link for what the socket sends and receives, which lets so many bytes be under way.
+fn beside_a_link(credit_bytes: u32) -> (Engine<Tcp>, TcpStream, Link) {
     let [theirs, ours] = sockets();
     let other = Hello {
         name: name("b"),
         incarnation: 2,
         host: name("b"),
-        credit_bytes: 256 << 10,
+        credit_bytes,
         silence_ms: 10_000,
         connection: 1,
         last: 0,
@@ -247,13 +260,93 @@ fn beside_a_socket() -> (Engine<Tcp>, TcpStream) {
         Deadline::within(LONG),
     )
     .unwrap();
+    // What the engine's side has said before its first frame.
+    let mut said = Vec::new();
+    let link = loop {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut &theirs, &mut byte).unwrap();
+        said.extend(byte);
+        let Some((_, preface)) = Preface::parse(&said).unwrap() else { continue };
+        if let Some((hello, _)) = Hello::parse(&said[preface..]).unwrap() {
+            break Link::new(&other, &hello);
+        }
+    };
     let mut tcp = tcp();
     tcp.add(opened, 1).unwrap();
     let mut engine = Engine::new(tcp, Budget::new(1 << 20, 4), Seed(7));
     engine.watch_peers();
     engine.handle_notices().unwrap();
     assert!(matches!(engine.next_peer_event(&Selector::any()), Some(PeerEvent::Came(_))));
-    (engine, theirs)
+    (engine, theirs, link)
+}
+
+/// A peer that pulls a message, and tells what it has taken only when that is due, gets all of it, however little it lets be under
+/// way.
+#[test]
+fn a_large_message_comes_to_a_peer_that_allows_little_and_says_so_late() {
+    for credit in [CREDIT_BYTES_MIN, 150_000, 212_992, 256 << 10] {
+        let (mut engine, mut theirs, mut link) = beside_a_link(credit);
+        theirs.set_nonblocking(true).unwrap();
+        let (to, total) = (engine.peer_at(0).unwrap(), 5 << 20);
+        let memory = message(3, total).into();
+        let send = engine.start_send(to, Envelope::tagged(5), memory, Options::default()).unwrap();
+        let (mut bytes, mut got) = (Vec::new(), Vec::new());
+        let mut idle = 0;
+        while got.len() < total {
+            while engine.progress(None).unwrap() {}
+            let (mut some, mut out) = ([0; 5000], Vec::new());
+            match std::io::Read::read(&mut theirs, &mut some) {
+                Ok(count) => {
+                    bytes.extend(&some[..count]);
+                    idle = 0;
+                }
+                Err(_) => {
+                    idle += 1;
+                    assert!(
+                        idle < 1000,
+                        "of {credit} under way nothing comes behind {}",
+                        got.len()
+                    );
+                    engine.transport_mut().sleep(1_000_000, &[]);
+                }
+            }
+            loop {
+                let (used, head) = link.advance(&bytes).unwrap();
+                bytes.drain(..used);
+                let Head::Frame(header, taken) = head else { break };
+                let left = usize::try_from(header.payload_bytes() - taken).unwrap();
+                let count = left.min(bytes.len());
+                if header.kind == FrameKind::Piece {
+                    got.extend(bytes.drain(..count));
+                } else if count < left {
+                    break;
+                } else {
+                    assert_eq!(header.kind, FrameKind::Offer);
+                    let offer: Vec<_> = bytes.drain(..count).collect();
+                    let number = Offer::parse(&offer).unwrap().0.number;
+                    let immediate = Some(total as u64);
+                    let pull = Header { immediate, ..Header::new(FrameKind::Pull, number, 0) };
+                    let (head, length) = link.begin(&pull).unwrap();
+                    out.extend(&head[..length]);
+                }
+                link.pass(count as u64).unwrap();
+                if count < left {
+                    break;
+                }
+            }
+            if link.is_credit_due(bytes.is_empty())
+                && let Some((told, length)) = link.credit()
+            {
+                out.extend(&told[..length]);
+            }
+            std::io::Write::write_all(&mut theirs, &out).unwrap();
+        }
+        assert!(got == message(3, total), "{credit}");
+        assert!(
+            engine.take_completion(send).unwrap().is_none(),
+            "it was not told that all is there"
+        );
+    }
 }
 
 /// How the only peer of an engine has ended.
@@ -286,7 +379,7 @@ fn whatever_a_peer_sends_it_is_cut_off_at_worst() {
         let mut bytes = Vec::new();
         for _ in 0..dice(20) {
             // Frames that are often possible, with bytes that say anything.
-            let (kind, length) = (dice(13), dice(200));
+            let (kind, length) = (dice(16), dice(200));
             let flags = if dice(4) == 0 { dice(16) << 8 } else { 0 };
             bytes.extend((length << 16 | flags | kind).to_le_bytes());
             for _ in 0..2 + length / 8 {

@@ -83,6 +83,26 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
 /// # Errors
 /// As for [`read_regular_text`]; `PermissionDenied`, with a message that names the owner or the mode.
 pub fn read_settings(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text_of(read_trusted(path, bytes_max)?)
+}
+
+/// As [`read_settings`], of bytes.
+///
+/// # Errors
+/// As for [`read_settings`].
+pub fn read_trusted(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_private(path, bytes_max, 0o022, "write it")
+}
+
+/// As [`read_trusted`], of a secret: nobody but its owner may be able to read it either.
+///
+/// # Errors
+/// As for [`read_settings`].
+pub fn read_secret(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_private(path, bytes_max, 0o077, "read or write it")
+}
+
+fn read_private(path: &Path, bytes_max: u64, forbidden: u32, what: &str) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let status = fstat(&file)?;
     let user = effective_uid();
@@ -91,10 +111,10 @@ pub fn read_settings(path: &Path, bytes_max: u64) -> io::Result<String> {
         return denied(format!("it belongs to user {}, not to {user} or root", status.st_uid));
     }
     let mode = status.st_mode & 0o7777;
-    if mode & 0o022 != 0 {
-        return denied(format!("it has mode {mode:04o}, so that others can write it"));
+    if mode & forbidden != 0 {
+        return denied(format!("it has mode {mode:04o}, so that others can {what}"));
     }
-    text_of(bytes_of(file, bytes_max)?)
+    bytes_of(file, bytes_max)
 }
 
 fn not_regular(kind: FileType) -> io::Error {

@@ -2,7 +2,7 @@
 //! traits: `control/` implements them, `open/` puts the halves together.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, PeerViolation};
@@ -121,8 +121,8 @@ pub(crate) enum FarChange {
     Opened { number: u64, opened: Box<corewire_net::open::Opened> },
     /// The peer of the connection with this number has made another one.
     Replaced { number: u64 },
-    /// The peer for which this row is reserved cannot be connected.
-    NotLinked { row: u32, how: Gone },
+    /// The peer for which this row is reserved, as the one of this number, is not connected to it.
+    NotLinked { row: u32, place: u64, how: Gone },
 }
 
 /// The control half of an endpoint's connections to other hosts. Changes are announced by [`notice::PEERS`].
@@ -134,11 +134,21 @@ pub(crate) trait FarHalf: Send + Sync {
     fn addresses(&self) -> Vec<std::net::SocketAddr>;
     /// Whether this is the name of this host.
     fn is_own(&self, host: &ChannelName) -> bool;
-    /// Connects to an endpoint, unless it is connected. Returns the number of the connection, and which endpoint of its name
-    /// it is.
-    fn connect(&self, target: &corewire_net::open::Target) -> Result<(u64, u128), ConnectError>;
-    /// Makes a thread connect the endpoint for which a row is reserved.
-    fn link(&self, row: u32, target: corewire_net::open::Target, incarnation: Option<u128>);
+    /// Connects to an endpoint, unless it is connected, within this time or 10 s. Returns the number of the connection, and which
+    /// endpoint of its name it is.
+    fn connect(
+        &self,
+        target: &corewire_net::open::Target,
+        within: Option<Duration>,
+    ) -> Result<(u64, u128), ConnectError>;
+    /// Makes a thread connect the endpoint for which a row is reserved, as the one of this number.
+    fn link(
+        &self,
+        row: u32,
+        place: u64,
+        target: corewire_net::open::Target,
+        incarnation: Option<u128>,
+    );
     /// Takes what has changed since the last call.
     fn changes(&self) -> Vec<FarChange>;
     /// The connection with this number has ended: its peer may make another one.

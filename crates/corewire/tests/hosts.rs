@@ -134,6 +134,72 @@ fn streams_of_every_length_arrive_whole_whether_a_receive_waits_or_not() {
 }
 
 #[test]
+fn a_message_of_which_a_receive_got_a_part_comes_whole_to_the_next_one() {
+    let two = Two::new("parts");
+    let [mut a, mut b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    let message = |number: u32| -> Vec<u8> {
+        (0..2_000_000_u32)
+            .flat_map(|at| (at.wrapping_mul(2_654_435_761) ^ number).to_le_bytes())
+            .collect()
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..20 {
+                a.send(to_b, 1, &message(number)).unwrap();
+            }
+            a.flush().unwrap();
+        });
+        let mut buffer = vec![0; 8_000_000];
+        let mut ended = 0;
+        for number in 0..20 {
+            let within = Duration::from_micros(u64::from(number) * 50);
+            while b.receive_into_timeout(Selector::tag(1), &mut buffer, within).unwrap().is_none() {
+                ended += 1;
+            }
+            assert!(buffer == message(number), "message {number}");
+        }
+        assert!(ended > 0);
+    });
+}
+
+#[test]
+fn all_that_was_sent_arrives_although_the_sender_has_closed_and_ended() {
+    let two = Two::new("closed");
+    let [mut a, mut b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    let count = 30_000_u64;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..count {
+                a.send(to_b, number, &number.to_le_bytes()).unwrap();
+            }
+            a.close().unwrap();
+        });
+        for number in 0..count {
+            assert_eq!(*b.receive(Selector::tag(number)).unwrap(), number.to_le_bytes());
+        }
+    });
+    let end = loop {
+        if let Event::Gone { why, .. } = b.receive_event(Selector::any()).unwrap() {
+            break why;
+        }
+    };
+    assert!(matches!(end, MessageError::PeerLeft { .. }), "{end}");
+}
+
+#[test]
+fn what_was_gathered_leaves_once_there_is_nothing_to_receive() {
+    let two = Two::new("gathered");
+    let [mut a, mut b] = two.both();
+    let to_b = a.peer("x@b").unwrap();
+    a.cork();
+    a.send(to_b, 1, b"ask").unwrap();
+    assert!(a.try_receive(Selector::any()).unwrap().is_none());
+    assert_eq!(&*b.receive(Selector::any()).unwrap(), b"ask");
+}
+
+#[test]
 fn a_large_message_comes_whatever_lies_between_its_pieces() {
     let two = Two::new("before");
     let [mut a, b] = two.both();

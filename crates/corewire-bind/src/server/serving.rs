@@ -438,8 +438,9 @@ impl ServerCore {
     /// The capabilities of a message in a ring.
     #[cold]
     fn beside(&mut self, client: ClientId, tag: Tag) -> Option<Vec<Received>> {
-        let socket_client = Arc::clone(self.sending.clients.get(client)?.lane.beside()?);
-        match socket_client.take_beside(tag) {
+        let beside = self.sending.clients.get(client)?.lane.beside().map(Arc::clone);
+        // One on another host has nothing beside the rings.
+        match beside.map_or(Err(LaneError::Order), |beside| beside.take_beside(tag)) {
             Ok(capabilities) => Some(capabilities),
             Err(LaneError::Lost) => {
                 self.lost(client, tag);

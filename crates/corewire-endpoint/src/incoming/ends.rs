@@ -85,6 +85,8 @@ impl Incoming {
         let transfer = peers.take_transfer(index);
         let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
             transfer;
+        // What is pulled over a network takes longer than a receive without time: it would never come.
+        let must_push = transfer.may_sleep;
         caller.state = CallerState::Waiting;
         let (mut bytes, mut is_whole) = (Vec::new(), false);
         match stage {
@@ -99,7 +101,8 @@ impl Incoming {
                     let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
                     let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
                     let (what, where_to) = ((envelope, total), (order, to));
-                    let transfer = Transfer::new(source, offer, what, where_to, stage);
+                    let kept = self.matching.budget.kept(source.row()).bytes;
+                    let transfer = Transfer::new(source, offer, what, where_to, stage, kept);
                     peers.put_transfer(index, Transfer { is_invited, ..transfer });
                 }
                 // Another copy from both ends would meet a sender that still knows the old target.
@@ -112,7 +115,7 @@ impl Incoming {
                     // Nothing is left to request. If the sender has taken the offer back, all of the message follows.
                     is_whole = peers.transport.pull(&mut pull, &mut *caller.target) == Pulled::Done;
                     offer.place = Vec::new();
-                } else if there > 0 {
+                } else if there > 0 || must_push {
                     peers.request_data(source.row(), &mut offer, there, false);
                 }
                 if is_whole || (there > 0 && there < total) {

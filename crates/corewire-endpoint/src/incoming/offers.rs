@@ -132,7 +132,9 @@ impl Incoming {
             return;
         }
         let (offer, stage) = (ArrivedOffer { number, place: Vec::new() }, Stage::Queued);
-        peers.add_transfer(Transfer::new(source, offer, (envelope, total), (order, to), stage));
+        let kept = self.matching.budget.kept(source.row()).bytes;
+        let message = (envelope, total);
+        peers.add_transfer(Transfer::new(source, offer, message, (order, to), stage, kept));
     }
 
     /// A call begins to wait until its message of `bytes` bytes has been sent. Until it ends, one message of each peer
@@ -164,10 +166,10 @@ impl Incoming {
     /// Whether messages of the peer of `row` are kept whatever the budget, because something that a receive waits for comes behind
     /// them. A peer that sends others instead has no more of them kept than it may send before, by the rules of its transport.
     pub(super) fn must_keep<T: Transport>(&self, peers: &Peers<T>, row: u32) -> bool {
-        let Some(awaited) = peers.awaited_of(row) else { return false };
+        let Some((awaited, kept_before)) = peers.awaited_of(row) else { return false };
         let Some(most) = peers.transport.before_awaited_max(row, awaited) else { return true };
         // A message costs more than its bytes: the shortest about six times as much.
-        self.matching.budget.kept(row).bytes / 8 <= most
+        self.matching.budget.kept(row).bytes.saturating_sub(kept_before) / 8 <= most
     }
 
     /// This side needs the sender's memory no more.
@@ -215,7 +217,9 @@ impl Incoming {
         bytes.give_back(&self.pool);
         // It need not be fetched any more.
         peers.end_fetch_of(source, offer.number);
-        peers.add_transfer(Transfer::new(source, *offer, (envelope, total), (order, to), stage));
+        let kept = self.matching.budget.kept(source.row()).bytes;
+        let message = (envelope, total);
+        peers.add_transfer(Transfer::new(source, *offer, message, (order, to), stage, kept));
         self.busy_steps = 0;
         if peers.awaited_of(source.row()).is_some() {
             // What lies before the data must not keep it from coming.

@@ -166,6 +166,7 @@ impl Incoming {
             self.finish_transfer(peers, transfer, caller);
             return Stepped::Over;
         }
+        transfer.awaited = bytes;
         let (place, total) = (&transfer.offer.place, transfer.total);
         match transport.start_pull(row, number, place, total, bytes, is_helped) {
             Ok(mut pull) => {

@@ -58,15 +58,17 @@ impl<T: Transport> Peers<T> {
     }
 
     /// How many bytes of offered messages of the peer of `row` are awaited that come behind what it has sent before: those that
-    /// are sent as data, and those that are pulled where its messages come, too. `None` if there are none.
-    pub(crate) fn awaited_of(&self, row: u32) -> Option<u64> {
+    /// are sent as data, and those that are pulled where its messages come, too; and how many of its bytes were kept before the
+    /// first of them was. `None` if there are none.
+    pub(crate) fn awaited_of(&self, row: u32) -> Option<(u64, u64)> {
         let of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
         let is_behind = |transfer: &&Transfer<T::Pull>| match transfer.stage {
             Stage::Awaited(_) => true,
             Stage::Pulling(_) | Stage::Fetching(..) => transfer.may_sleep,
             _ => false,
         };
-        of_row.filter(is_behind).map(|transfer| transfer.total).reduce(u64::saturating_add)
+        let awaited = of_row.filter(is_behind).map(|it| (it.awaited, it.kept_before));
+        awaited.reduce(|one, other| (one.0.saturating_add(other.0), one.1.min(other.1)))
     }
 
     /// Whether the message of the receive that is being called is pulled now.

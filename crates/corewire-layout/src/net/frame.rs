@@ -35,7 +35,8 @@ pub enum FrameKind {
     /// The next bytes of a message that takes several frames. The number is how many of its bytes lie before.
     Rest = 9,
     /// The number is how many bytes of frames the other side may have sent altogether, the length field how many messages
-    /// have been received from it. No bytes follow, and it counts for no credit.
+    /// have been received from it. Its immediate, if it has one, is how many bytes may be under way from now on: more than before. No
+    /// bytes follow, and it counts for no credit.
     Credit = 10,
     /// The sender has closed its endpoint, and sends nothing more. Has no bytes, and counts for no credit.
     Leave = 11,
@@ -101,7 +102,7 @@ impl FrameKind {
 
     /// Whether it may have one.
     const fn may_have_immediate(self) -> bool {
-        matches!(self, Self::Tagged | Self::Untagged) || self.must_have_immediate()
+        matches!(self, Self::Tagged | Self::Untagged | Self::Credit) || self.must_have_immediate()
     }
 
     /// Whether its message may take several frames.
@@ -138,7 +139,7 @@ pub struct Header {
     pub bytes: u64,
     /// A tag, or a number.
     pub number: u64,
-    /// 64 bits that travel beside a message; of a piece, what is left; of a pull, what is wanted.
+    /// 64 bits that travel beside a message; of a piece, what is left; of a pull, what is wanted; of credit, what may be under way.
     pub immediate: Option<u64>,
     /// The length of the message, if it takes several frames: then more than `bytes`.
     pub total: Option<u64>,
@@ -296,7 +297,7 @@ mod tests {
         for kind in FrameKind::ALL {
             assert!(kind.is_matched() || fails(Header { wants, ..header(kind) }), "{kind:?}");
             let immediate = if kind.must_have_immediate() { None } else { Some(1) };
-            let may = kind.is_matched();
+            let may = kind.is_matched() || kind == FrameKind::Credit;
             assert!(may || fails(Header { immediate, ..header(kind) }), "{kind:?}");
             let may = kind.may_have_total();
             assert!(may || fails(Header { total: Some(1 << 40), ..header(kind) }), "{kind:?}");

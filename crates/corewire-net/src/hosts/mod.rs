@@ -166,7 +166,13 @@ impl Hosts {
     /// # Errors
     /// [`HostsError`].
     pub fn find() -> Result<Self, HostsError> {
-        Self::read(&file::find_settings(VARIABLE, FILE).ok_or(HostsError::Missing)?)
+        Self::read(&Self::found().ok_or(HostsError::Missing)?)
+    }
+
+    /// The file that [`find`](Self::find) reads, if there is one.
+    #[must_use]
+    pub fn found() -> Option<PathBuf> {
+        file::find_settings(VARIABLE, FILE)
     }
 
     /// The hosts in the file at `path`. Links are followed; only its owner, who is this user or root, may be able to write it.
@@ -209,7 +215,8 @@ impl Hosts {
                 let possible = |error: NameError| {
                     format!("the kernel's host name is no name ({error}): set it here")
                 };
-                ChannelName::new(&of_kernel).map_err(|error| bad("own", "", possible(error)))?
+                ChannelName::new(&of_kernel)
+                    .map_err(|error| bad("own", &of_kernel, possible(error)))?
             }
         };
         let silence_ms = match raw.silence_ms {

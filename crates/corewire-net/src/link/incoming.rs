@@ -1,13 +1,16 @@
 //! What the other side sends: how much it may, and how far it has been taken.
 
 use corewire_endpoint::transport::PeerViolation;
-use corewire_layout::net::Header;
+use corewire_layout::net::{FRAME_BYTES_MAX, HEADER_BYTES_MAX, Header};
 
 use super::whole::{Whole, refuse};
 
 /// After so many frames the other side is told, however short they are, once all that has arrived was taken: it may have sent
 /// each by itself, and lets no more of such be under way than its kernel and this one's keep well.
 const FRAMES_UNTOLD_MAX: u32 = 64;
+
+/// The longest frame.
+const WHOLE_BYTES: u64 = FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64;
 
 /// What lies at the head of what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,7 @@ pub(super) struct Incoming {
     /// What the other side was told last: what it may send altogether, and how many messages have arrived.
     told_limit: u64,
     told_messages: u64,
+    told_credit: u64,
     /// Frames that were taken since.
     frames: u32,
     /// The frame at the head, and how many of its bytes were taken.
@@ -50,6 +54,7 @@ impl Incoming {
             messages: 0,
             told_limit: credit,
             told_messages: 0,
+            told_credit: credit,
             frames: 0,
             head: None,
             whole: Whole::default(),
@@ -81,7 +86,7 @@ impl Incoming {
         Ok(())
     }
 
-    pub(super) fn pass(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
+    pub(super) fn pass(&mut self, bytes: u64, is_wanted: bool) -> Result<bool, PeerViolation> {
         self.take(bytes)?;
         let Some((header, taken)) = &mut self.head else { return Ok(true) };
         *taken += bytes;
@@ -89,7 +94,7 @@ impl Incoming {
         if *taken < header.payload_bytes() {
             return Ok(false);
         }
-        self.messages += u64::from(self.whole.end(header));
+        self.messages += u64::from(self.whole.end(header) && is_wanted);
         self.head = None;
         self.frames = self.frames.saturating_add(1);
         Ok(true)
@@ -121,7 +126,9 @@ impl Incoming {
     /// Whether the other side waits to be told that it may send more, or soon will. `is_all`: all that has arrived was taken.
     pub(super) fn is_credit_due(&self, is_all: bool) -> bool {
         let untold = self.taken + self.credit - self.told_limit;
-        untold >= self.credit.div_ceil(2).max(1) || is_all && self.frames >= FRAMES_UNTOLD_MAX
+        // A whole frame always finds room.
+        let most = self.credit.div_ceil(2).min(self.credit.saturating_sub(WHOLE_BYTES)).max(1);
+        untold >= most || is_all && self.frames >= FRAMES_UNTOLD_MAX
     }
 
     /// Whether what the other side may send, or how many of its messages have arrived, is more than it was told.
@@ -130,13 +137,21 @@ impl Incoming {
         self.taken + self.credit != self.told_limit || self.messages != self.told_messages
     }
 
-    /// What the other side may send altogether, and how many of its messages have arrived. `None` if that is not new.
-    pub(super) fn credit(&mut self) -> Option<(u64, u64)> {
+    /// So many bytes may be under way from now on.
+    pub(super) fn grow(&mut self, credit: u64) {
+        self.credit = self.credit.max(credit);
+    }
+
+    /// What the other side may send altogether, how many of its messages have arrived, and what may be under way, if that is more
+    /// than before. `None` if nothing is new.
+    pub(super) fn credit(&mut self) -> Option<(u64, u64, Option<u64>)> {
         if !self.has_news() {
             return None;
         }
         let limit = self.taken + self.credit;
+        let grown = (self.credit > self.told_credit).then_some(self.credit);
         (self.told_limit, self.told_messages, self.frames) = (limit, self.messages, 0);
-        Some((limit, self.messages))
+        self.told_credit = self.credit;
+        Some((limit, self.messages, grown))
     }
 }

@@ -9,15 +9,16 @@
 //!    carries them. A message of more than [`FRAME_BYTES_MAX`](corewire_layout::net::FRAME_BYTES_MAX) takes several.
 //! 2. The receiver [advances](Link::advance) over what has arrived, to the next bytes for its engine. It takes them in as
 //!    many parts as it likes, from wherever they are ([`pass`](Link::pass)).
-//! 3. Having passed half of what may be under way, or 64 frames and all that has arrived, it lets the sender send more ([`credit`](Link::credit));
-//!    earlier if a frame goes that way anyhow.
+//! 3. Having passed half of what may be under way, or 64 frames and all that has arrived, it lets the sender send more
+//!    ([`credit`](Link::credit)); earlier if a frame goes that way anyhow, or a whole one would find no room.
 //!
 //! # Credit
 //!
 //! Never are more bytes under way than the receiver has allowed: less than half of what its kernel keeps for a process that
 //! does not read. So the kernel of a host acknowledges everything even while the process is stopped, and a connection on
 //! which nothing is acknowledged means a silent host, never a stopped process. What may be sent is counted from the
-//! beginning of the connection: nothing is lost if such a count arrives late, or only the last of several.
+//! beginning of the connection: nothing is lost if such a count arrives late, or only the last of several. A receiver that takes
+//! all of it in about the time of a round trip lets more be under way, up to 4 MiB.
 //!
 //! A frame begins only if all of it may be sent. Otherwise two sides that are each in the middle of a frame would each wait
 //! for credit that the other could tell only behind its own.
@@ -57,8 +58,7 @@ pub type HeaderBytes = ([u8; HEADER_BYTES_MAX], usize);
 pub struct Link {
     outgoing: Outgoing,
     incoming: Incoming,
-    /// Bytes that were gone over since the beginning, and up to where they were looked over.
-    position: u64,
+    /// Bytes behind those that were gone over up to which what has arrived was [looked over](Self::foresee).
     foreseen: u64,
 }
 
@@ -69,7 +69,6 @@ impl Link {
         Self {
             outgoing: Outgoing::new(u64::from(other.credit_bytes)),
             incoming: Incoming::new(u64::from(own.credit_bytes)),
-            position: 0,
             foreseen: 0,
         }
     }
@@ -112,9 +111,20 @@ impl Link {
 
     /// What the other side is told, between two frames: that it may send more, and how much has been received. `None` if that
     /// is not new.
-    pub fn credit(&mut self) -> Option<[u8; HEADER_BYTES_MIN]> {
-        let (limit, messages) = self.incoming.credit()?;
-        Some(short(&Header::new(FrameKind::Credit, limit, messages)))
+    pub fn credit(&mut self) -> Option<HeaderBytes> {
+        let (limit, messages, immediate) = self.incoming.credit()?;
+        Some(Header { immediate, ..Header::new(FrameKind::Credit, limit, messages) }.to_bytes())
+    }
+
+    /// Lets so many bytes be under way from now on, if that is more than before: whoever carries the bytes keeps them.
+    pub fn grow(&mut self, credit: u64) {
+        self.incoming.grow(credit.min(CREDIT_BYTES_MAX));
+    }
+
+    /// What may be under way, as the other side has said at the beginning.
+    #[must_use]
+    pub fn under_way_max(&self) -> u64 {
+        self.outgoing.credit()
     }
 
     /// Bytes of the frames that were begun, and how many of them the other side is known to have taken.
@@ -148,7 +158,9 @@ impl Link {
     #[inline]
     pub fn is_taken(&mut self, bytes: u64) -> bool {
         let is_taken = self.incoming.is_taken(bytes);
-        self.position += if is_taken { bytes } else { 0 };
+        if is_taken {
+            self.foreseen = self.foreseen.saturating_sub(bytes);
+        }
         is_taken
     }
 
@@ -167,48 +179,81 @@ impl Link {
             let Some((header, length)) = Header::parse(rest).map_err(violation)? else {
                 break Head::More;
             };
-            let was_foreseen = self.position + (used as u64) < self.foreseen;
             used += length;
             match header.kind {
-                FrameKind::Credit if was_foreseen => {}
-                FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
+                FrameKind::Credit => {
+                    self.outgoing.allow(header.number, header.bytes, header.immediate)?
+                }
                 FrameKind::Leave => self.incoming.leave(),
                 FrameKind::Void | FrameKind::Stop => break Head::Word(header),
                 _ => self.incoming.begin(header, length as u64)?,
             }
             if header.kind == FrameKind::Pull {
-                self.incoming.pass(0)?;
+                self.incoming.pass(0, true)?;
                 break Head::Word(header);
             }
         };
-        self.position += used as u64;
+        self.foreseen = self.foreseen.saturating_sub(used as u64);
         Ok((used, head))
     }
 
-    /// Looks over what has arrived, from where [`advance`](Self::advance) is, although nothing of it is taken: for what the other
-    /// side lets this one send, without which both might wait for each other. Returns whether the other side has left.
+    /// Looks over what has arrived, of which [`advance`](Self::advance) has used `start` bytes, although nothing of it is taken: for
+    /// what the other side lets this one send, without which both might wait for each other. Takes that out of it. Returns whether
+    /// the other side has left.
     ///
     /// # Errors
     /// As for [`advance`](Self::advance).
-    pub fn foresee(&mut self, arrived: &[u8]) -> Result<bool, PeerViolation> {
-        let mut at = match self.incoming.head() {
-            _ if self.foreseen > self.position => self.foreseen - self.position,
-            Some(Head::Frame(header, taken)) => header.payload_bytes() - taken,
-            _ => 0,
-        };
-        let mut has_left = self.incoming.head() == Some(Head::Left);
-        while let Some(rest) = usize::try_from(at).ok().and_then(|at| arrived.get(at..))
-            && let Some((header, length)) = Header::parse(rest).map_err(violation)?
+    pub fn foresee(&mut self, arrived: &mut Vec<u8>, start: usize) -> Result<bool, PeerViolation> {
+        let head = self.incoming.head();
+        let mut has_left = head == Some(Head::Left);
+        if self.foreseen == 0
+            && let Some(Head::Frame(header, taken)) = head
         {
-            at += length as u64 + header.payload_bytes();
-            self.foreseen = self.position + at;
-            match header.kind {
-                FrameKind::Credit => self.outgoing.allow(header.number, header.bytes)?,
-                FrameKind::Leave => has_left = true,
-                _ => {}
-            }
+            self.foreseen = header.payload_bytes() - taken;
         }
-        Ok(has_left)
+        // What is kept of those behind is moved over what was taken out, all at once.
+        let Some(mut from) =
+            usize::try_from(self.foreseen).ok().and_then(|it| start.checked_add(it))
+        else {
+            return Ok(has_left);
+        };
+        let mut to = from;
+        let looked = loop {
+            let Some(rest) = arrived.get(from..) else { break Ok(()) };
+            let (header, length) = match Header::parse(rest) {
+                Ok(Some(found)) => found,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(violation(error)),
+            };
+            if header.kind == FrameKind::Credit {
+                from += length;
+                if let Err(error) =
+                    self.outgoing.allow(header.number, header.bytes, header.immediate)
+                {
+                    break Err(error);
+                }
+                continue;
+            }
+            has_left |= header.kind == FrameKind::Leave;
+            let whole = length as u64 + header.payload_bytes();
+            self.foreseen += whole;
+            let there = usize::try_from(whole).unwrap_or(usize::MAX).min(rest.len());
+            arrived.copy_within(from..from + there, to);
+            (from, to) = (from + there, to + there);
+            if (there as u64) < whole {
+                break Ok(());
+            }
+        };
+        if to < from {
+            arrived.drain(to..from);
+        }
+        looked.map(|()| has_left)
+    }
+
+    /// Whether a frame lies at the head of which nothing is left but to [pass](Self::pass) it.
+    #[must_use]
+    pub fn has_empty(&self) -> bool {
+        self.left_of_frame() == Some(0)
     }
 
     /// How much of the frame at the head was not taken yet; `None` if no frame lies there.
@@ -226,8 +271,17 @@ impl Link {
     /// # Errors
     /// The other side has sent more than it may.
     pub fn pass(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
-        self.position += bytes;
-        self.incoming.pass(bytes)
+        self.foreseen = self.foreseen.saturating_sub(bytes);
+        self.incoming.pass(bytes, true)
+    }
+
+    /// As [`pass`](Self::pass), of a frame whose message nobody has received.
+    ///
+    /// # Errors
+    /// As for [`pass`](Self::pass).
+    pub fn discard(&mut self, bytes: u64) -> Result<bool, PeerViolation> {
+        self.foreseen = self.foreseen.saturating_sub(bytes);
+        self.incoming.pass(bytes, false)
     }
 
     // Its end.

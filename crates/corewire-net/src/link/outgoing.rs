@@ -32,6 +32,10 @@ impl Outgoing {
         self.limit.saturating_sub(self.sent).min(CREDIT_BYTES_MAX)
     }
 
+    pub(super) const fn credit(&self) -> u64 {
+        self.credit
+    }
+
     pub(super) const fn counted(&self) -> (u64, u64) {
         (self.sent, self.limit - self.credit)
     }
@@ -68,8 +72,20 @@ impl Outgoing {
         true
     }
 
-    /// The other side lets so many bytes be sent altogether, and has received so many messages.
-    pub(super) fn allow(&mut self, limit: u64, delivered: u64) -> Result<(), PeerViolation> {
+    /// The other side lets so many bytes be sent altogether, and has received so many messages; and lets more be under way than
+    /// before, if it says so.
+    pub(super) fn allow(
+        &mut self,
+        limit: u64,
+        delivered: u64,
+        credit: Option<u64>,
+    ) -> Result<(), PeerViolation> {
+        if let Some(credit) = credit {
+            if !(self.credit + 1..=limit).contains(&credit) {
+                return refuse("what may be under way", credit);
+            }
+            self.credit = credit;
+        }
         if limit < self.limit {
             return refuse("credit, which was more before,", limit);
         }

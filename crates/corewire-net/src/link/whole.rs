@@ -35,7 +35,10 @@ impl Whole {
             }
             self.is_message = !matches!(
                 header.kind,
-                FrameKind::Offer | FrameKind::Notice | FrameKind::Acknowledgement
+                FrameKind::Offer
+                    | FrameKind::Notice
+                    | FrameKind::Acknowledgement
+                    | FrameKind::Dropped
             );
             return Ok(());
         }

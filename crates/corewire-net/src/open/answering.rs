@@ -13,6 +13,7 @@ use rustix::net::{
     listen as start_listening, socket_with, sockopt,
 };
 
+use super::connecting::resolve;
 use super::dialling::read_more;
 use super::waiting::Waiting;
 use super::{
@@ -115,10 +116,16 @@ pub fn answer(
     let opened = open(&stream, &mut session, preface, hosts, own, deadline, admit);
     let (own, other, arrived) = opened.inspect_err(|error| {
         let mut waiting = Waiting::new(&stream, Deadline::within(REFUSED_WITHIN));
-        if let OpenError::RefusedHere(why) = error
-            && *why != Refusal::Crossed
-        {
-            let bytes = Answer::Refused(*why).to_bytes();
+        let told = match error {
+            // It has been told.
+            OpenError::RefusedHere(Refusal::Crossed) => None,
+            OpenError::RefusedHere(why) => Some(*why),
+            // Nothing that it could help.
+            OpenError::Certificate { .. } => Some(Refusal::Busy),
+            _ => None,
+        };
+        if let Some(why) = told {
+            let bytes = Answer::Refused(why).to_bytes();
             match &mut session {
                 Some(session) => {
                     let _ = session.writer().write_all(&bytes);
@@ -182,13 +189,14 @@ fn open(
             return refused(Refusal::OtherHost);
         }
         None if !is_within && !host.is_insecure => return refused(Refusal::NeedsTls),
-        None if !is_within && !is_at(&host.addresses, other_end) => {
-            return refused(Refusal::OtherHost);
-        }
         _ => {}
     }
     if !hosts.is_allowed(&other.host, &own.name) {
         return refused(Refusal::NotAllowed);
+    }
+    // Last, since a name may have to be resolved.
+    if session.is_none() && !is_within && !is_at(&host.addresses, other_end, deadline)? {
+        return refused(Refusal::OtherHost);
     }
     own.connection = other.connection;
     let admitted = admit(&other);
@@ -212,10 +220,13 @@ fn open(
     Ok((own, other, arrived))
 }
 
-/// Whether one of a host's addresses is this one.
-fn is_at(addresses: &[String], found: SocketAddr) -> bool {
-    use std::net::ToSocketAddrs as _;
-    let found = found.ip().to_canonical();
-    let mut all = addresses.iter().filter_map(|address| address.to_socket_addrs().ok()).flatten();
-    all.any(|address| address.ip().to_canonical() == found)
+/// Whether one of a host's addresses is this one. Only if none is that says so itself, names are resolved.
+fn is_at(addresses: &[String], found: SocketAddr, deadline: Deadline) -> Result<bool, OpenError> {
+    let is_it = |address: SocketAddr| address.ip().to_canonical() == found.ip().to_canonical();
+    let (literal, names): (Vec<_>, Vec<_>) =
+        addresses.iter().cloned().partition(|address| address.parse::<SocketAddr>().is_ok());
+    if literal.iter().filter_map(|address| address.parse().ok()).any(is_it) {
+        return Ok(true);
+    }
+    Ok(resolve(&names, deadline)?.into_iter().any(is_it))
 }

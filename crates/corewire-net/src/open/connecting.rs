@@ -36,18 +36,7 @@ pub(super) fn connect_to_any(
     deadline: Deadline,
 ) -> Result<Descriptor, OpenError> {
     let (sender, found) = channel();
-    for address in addresses {
-        let (address, sender) = (address.clone(), sender.clone());
-        begin("corewire-resolve", move || {
-            let resolved = address.to_socket_addrs().map(Iterator::collect);
-            let told = resolved.map_or_else(
-                |why| Found::Unresolved(format!("{address}: {why}")),
-                Found::Addresses,
-            );
-            // Nobody waits for it any more.
-            let _ = sender.send(told);
-        })?;
-    }
+    begin_resolving(addresses, &sender)?;
     Attempt {
         sender,
         found,
@@ -58,6 +47,37 @@ pub(super) fn connect_to_any(
         tried: Vec::new(),
     }
     .run()
+}
+
+/// The addresses that these names have now, as far as that is known in time.
+pub(super) fn resolve(names: &[String], deadline: Deadline) -> Result<Vec<SocketAddr>, OpenError> {
+    let (sender, found) = channel();
+    begin_resolving(names, &sender)?;
+    let mut all = Vec::new();
+    for _ in names {
+        let left = deadline.left().unwrap_or_default();
+        match found.recv_timeout(left.min(Duration::from_secs(3600))) {
+            Ok(Found::Addresses(some)) => all.extend(some),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(all)
+}
+
+/// Resolves each of these names in a thread of its own.
+fn begin_resolving(names: &[String], sender: &Sender<Found>) -> Result<(), OpenError> {
+    for name in names {
+        let (name, sender) = (name.clone(), sender.clone());
+        begin("corewire-resolve", move || {
+            let resolved = name.to_socket_addrs().map(Iterator::collect);
+            let told = resolved
+                .map_or_else(|why| Found::Unresolved(format!("{name}: {why}")), Found::Addresses);
+            // Nobody waits for it any more.
+            let _ = sender.send(told);
+        })?;
+    }
+    Ok(())
 }
 
 struct Attempt {

@@ -43,6 +43,9 @@ pub enum TargetError {
     /// It begins with `tcp://`, and is otherwise wrong.
     #[error("{0:?} is no address of an endpoint: tcp://host:port/name is one")]
     Address(String),
+    /// It is an address, where the name of the host is needed.
+    #[error("{0:?} does not say the host's name: name@host does")]
+    NoHost(String),
 }
 
 impl Target {

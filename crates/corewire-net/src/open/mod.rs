@@ -9,7 +9,8 @@
 //! | `waiting` | a socket that is waited for, up to a point in time |
 //! | `users` | whose process is at the other end, on one machine |
 //!
-//! Everything here blocks, and is for threads of its own. Nothing of it outlives the time that its caller gives.
+//! Everything here blocks, and is for threads of its own. Nothing of it outlives the time that its caller gives, but threads that
+//! resolve names: those take as long as the resolver does.
 //!
 //! # Who is trusted
 //!
@@ -27,6 +28,7 @@ mod waiting;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -231,17 +233,32 @@ pub enum OpenError {
     },
     /// The process at the other end, on this machine, runs as another user.
     #[error(
-        "the process at the other end runs as user {found}; without TLS only processes of user {own} are trusted"
+        "the process at the other end runs as {}; without TLS only processes of user {own} are trusted",
+        found.map_or_else(|| "nobody who is known".into(), |user| format!("user {user}"))
     )]
     OtherUser {
-        /// Its user.
-        found: u32,
+        /// Its user; `None` if the kernel does not say whose the other end is, or it is closed.
+        found: Option<u32>,
         /// The user of this process.
         own: u32,
     },
     /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+impl OpenError {
+    /// Whether an endpoint that cannot be connected now may be there later without anybody changing anything.
+    #[must_use]
+    pub fn may_come(&self) -> bool {
+        match self {
+            Self::Refused(why) => {
+                matches!(why, Refusal::NotFound | Refusal::Busy | Refusal::Full)
+            }
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Closed => true,
+            _ => false,
+        }
+    }
 }
 
 impl OpenError {
@@ -277,6 +294,14 @@ impl From<std::io::Error> for OpenError {
 fn make_room(stream: &Descriptor) -> Result<(), OpenError> {
     let made = sockopt::set_socket_recv_buffer_size(stream, RECEIVE_BYTES);
     made.map_err(|errno| OpenError::of("set the receive buffer of a connection", errno))
+}
+
+/// Whether the kernel keeps enough for this credit, which is more than before. Asks for twice as much: what comes in short parts
+/// costs it more.
+pub(crate) fn keeps(stream: impl AsFd, credit: usize) -> bool {
+    let asked = sockopt::set_socket_recv_buffer_size(&stream, 2 * credit);
+    let granted = asked.and_then(|()| sockopt::socket_recv_buffer_size(&stream));
+    granted.is_ok_and(|granted| granted / 2 >= credit)
 }
 
 /// The credit that fits what the kernel keeps: less than half of that, at most 256 KiB. Then the kernel acknowledges

@@ -7,6 +7,9 @@ use corewire_os::process::effective_uid;
 
 use super::OpenError;
 
+/// The state of a connection that neither side has closed.
+const ESTABLISHED: &str = "01";
+
 /// Makes sure that the other end of a connection within this machine belongs to this user, or to root.
 pub(super) fn check(own: SocketAddr, other: SocketAddr) -> Result<(), OpenError> {
     let user = effective_uid();
@@ -16,18 +19,22 @@ pub(super) fn check(own: SocketAddr, other: SocketAddr) -> Result<(), OpenError>
     });
     match found {
         Some(found) if found == user || found == 0 => Ok(()),
-        // Where the kernel shows no table, nobody else may be let in by mistake.
-        found => Err(OpenError::OtherUser { found: found.unwrap_or(u32::MAX), own: user }),
+        // Where the kernel shows no table, or the other end is closed, nobody else may be let in by mistake.
+        found => Err(OpenError::OtherUser { found, own: user }),
     }
 }
 
-/// The user of the socket that a line of the kernel's table is about, if it is the one with these addresses.
+/// The user of the socket that a line of the kernel's table is about, if it is the one with these addresses, and open: of one
+/// that was closed the kernel does not know any more whose it was, and says root.
 fn user_of(line: &str, own: SocketAddr, other: SocketAddr) -> Option<u32> {
     let mut fields = line.split_whitespace();
     let found = (fields.nth(1)?, fields.next()?);
     let found = (address_of(found.0)?, address_of(found.1)?);
-    // After the state: queues, timers, retransmissions.
-    (found == (canonical(own), canonical(other))).then(|| fields.nth(4)?.parse().ok()).flatten()
+    let is_open = fields.next()? == ESTABLISHED;
+    // Queues, timers, retransmissions; the user, a time-out, and the number of the socket that a process has.
+    let user = fields.nth(3)?.parse().ok()?;
+    let has_process = fields.nth(1)?.parse::<u64>().is_ok_and(|inode| inode != 0);
+    (is_open && has_process && found == (canonical(own), canonical(other))).then_some(user)
 }
 
 fn canonical(address: SocketAddr) -> (IpAddr, u16) {
@@ -68,6 +75,10 @@ mod tests {
         let six = "  0: 00000000000000000000000001000000:0001 00000000000000000000000001000000:0002 01 0:0 0:0 0 9 0 1";
         let [one, two] = ["[::1]:1", "[::1]:2"].map(|it| it.parse().unwrap());
         assert_eq!(user_of(six, one, two), Some(9));
+        // Closed: waits for the other side, or has no process.
+        for line in [line.replace(" 01 ", " 06 "), line.replace(" 1 1", " 0 1")] {
+            assert_eq!(user_of(&line, own, other), None);
+        }
         for line in ["", "sl local_address rem_address", "0: x:1 y:2 01 0:0 0:0 0 1"] {
             assert_eq!(user_of(line, own, other), None);
         }
@@ -78,8 +89,19 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let dialled = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        for end in [dialled, accepted] {
+        for end in [&dialled, &accepted] {
             check(end.local_addr().unwrap(), end.peer_addr().unwrap()).unwrap();
         }
+    }
+
+    #[test]
+    fn an_end_that_was_closed_is_nobodys() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, other) = listener.accept().unwrap();
+        drop(dialled);
+        let refused = check(accepted.local_addr().unwrap(), other).unwrap_err();
+        assert!(matches!(refused, OpenError::OtherUser { found: None, .. }));
+        assert!(refused.to_string().contains("runs as nobody who is known"), "{refused}");
     }
 }

@@ -5,22 +5,29 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, LossReason, PeerViolation};
+use corewire_os::stream;
 use corewire_ring::sync::Ordering::Relaxed;
 use rustix::event::epoll::EventFlags;
 
 use super::message::Message;
 use super::pieces::{Asked, Offers, Pulls};
-use crate::link::Link;
-use crate::open::{Opened, Traffic};
+use crate::link::{CREDIT_BYTES_MAX, Link};
+use crate::open::{Opened, Traffic, keeps};
 use crate::wire::Wire;
 
 /// No more frames are added to what waits to leave than up to here.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// Beyond so much that waits to leave nothing of the peer is taken, so that what it is told has a bound: it reads nothing.
+pub(super) const WAITING_BYTES_MAX: usize = 3 * GATHERED_BYTES_MAX;
 /// A frame of so many bytes leaves from where its message lies: to copy it would cost more than a system call.
 pub(super) const DIRECT_BYTES: u64 = 8 << 10;
+/// The kernel has the end of a connection.
+pub(super) const ENDS: EventFlags = EventFlags::HUP.union(EventFlags::ERR).union(EventFlags::RDHUP);
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) wire: Wire,
@@ -28,6 +35,10 @@ pub(super) struct Connection {
     traffic: Arc<Traffic>,
     /// What the peer may send before some of it is taken.
     credit_bytes: usize,
+    /// Bytes that had been taken when it was looked last whether the peer may have more under way, and when that was.
+    grown: (u64, Instant),
+    /// A host that acknowledges nothing for so long is lost.
+    pub(super) silence: Duration,
 
     /// What waits to leave, from `out_at` on.
     pub(super) out: Vec<u8>,
@@ -55,6 +66,10 @@ pub(super) struct Connection {
     pub(super) is_large: bool,
     /// Whether the kernel may have more.
     pub(super) is_readable: bool,
+    /// The kernel has the end of it: all before that is read.
+    is_ending: bool,
+    /// Bytes of the frame at the head that lie in the kernel, if that is known.
+    pub(super) in_kernel: Cell<Option<usize>>,
     pub(super) is_held: bool,
     /// The peer has broken the rules.
     pub(super) broken: Option<PeerViolation>,
@@ -78,6 +93,8 @@ impl Connection {
             traffic,
             link: Link::new(&own, &other),
             credit_bytes: usize::try_from(own.credit_bytes).unwrap_or(usize::MAX),
+            grown: (0, Instant::now()),
+            silence: Duration::from_millis(u64::from(own.silence_ms)),
             out: Vec::new(),
             out_at: 0,
             writes: VecDeque::new(),
@@ -92,6 +109,8 @@ impl Connection {
             received: Cell::new(0),
             is_large: false,
             is_readable: true,
+            is_ending: false,
+            in_kernel: Cell::new(None),
             is_held: false,
             broken: None,
             generation: 0,
@@ -120,9 +139,14 @@ impl Connection {
     }
 
     fn flags(&self) -> EventFlags {
-        let waits_for_more = !self.is_over && !self.is_full();
-        let reads = if waits_for_more { EventFlags::IN } else { EventFlags::empty() };
+        let waits_for_more = !self.is_over && !self.is_full() && !self.is_behind();
+        let reads = if waits_for_more { EventFlags::IN } else { EventFlags::RDHUP };
         reads | if self.waits_for_kernel() { EventFlags::OUT } else { EventFlags::empty() }
+    }
+
+    /// Whether so much waits to leave that nothing is taken.
+    pub(super) fn is_behind(&self) -> bool {
+        self.waiting_bytes() >= WAITING_BYTES_MAX
     }
 
     /// It is read next, without a word of the kernel that it has something.
@@ -131,12 +155,32 @@ impl Connection {
     }
 
     pub(super) fn note(&mut self, flags: EventFlags) {
-        self.is_readable |= flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+        self.is_ending |= flags.intersects(ENDS);
+        self.is_readable |= flags.intersects(ENDS.union(EventFlags::IN));
     }
 
     /// Whether as much has arrived and was not taken as the peer may send.
     pub(super) fn is_full(&self) -> bool {
-        self.arrived.len() - self.start >= self.credit_bytes
+        self.arrived.len() - self.start >= self.credit_bytes && !self.is_ending
+    }
+
+    /// Lets the peer have twice as much under way, if all of it was taken within two round trips, and the kernel keeps as much: then
+    /// that is what limits it.
+    pub(super) fn grow(&mut self) {
+        let (_, (_, taken)) = self.link.traffic();
+        if taken - self.grown.0 < self.credit_bytes as u64 {
+            return;
+        }
+        let since = self.grown.1;
+        self.grown = (taken, Instant::now());
+        let Ok((round_trip_us, _)) = stream::state_of(&self.wire) else { return };
+        let round_trips = Duration::from_micros(2 * u64::from(round_trip_us));
+        let more = 2 * self.credit_bytes;
+        let may_grow = more as u64 <= CREDIT_BYTES_MAX && since.elapsed() < round_trips;
+        if may_grow && keeps(&self.wire, more) {
+            self.credit_bytes = more;
+            self.link.grow(more as u64);
+        }
     }
 
     /// Gives back memory that nothing lies in.

@@ -21,8 +21,8 @@
 //!
 //! # Memory
 //!
-//! What has arrived and was not taken, and what waits to leave: for each connection no more than its credit, and 64 KiB and
-//! a frame. A connection that was idle when its endpoint slept has neither.
+//! What has arrived and was not taken: for each connection no more than its credit and what one system call reads. What waits to
+//! leave: no more than 192 KiB and a frame. A connection that was idle when its endpoint slept has neither.
 //!
 //! Sources: Buntinas and others, "Design and Evaluation of Nemesis", 2.2, 3.4 (send bypass), 3.5 (the first read takes header
 //! and beginning).
@@ -52,7 +52,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::sockopt;
 
 pub use self::closing::Closing;
-use self::connection::Connection;
+use self::connection::{Connection, ENDS};
 pub use self::pieces::Pull;
 use crate::open::Opened;
 
@@ -308,14 +308,18 @@ impl Tcp {
 
     /// Whether there is nothing to do, and none of `wanted` has room. What was gathered leaves.
     pub fn may_sleep(&mut self, wanted: &[Room]) -> bool {
-        self.leave_now();
+        self.flush();
+        // Before the rooms: it may find that a peer has taken something.
+        if self.has_something() {
+            return false;
+        }
         // Of a message that has begun, what is left is not known: a whole frame.
         let has_room = |room: &Room| {
             let bytes =
                 if room.is_begun { FRAME_BYTES_MAX } else { room.bytes.min(FRAME_BYTES_MAX) };
             self.at(room.row).is_some_and(|connection| connection.has_room(bytes))
         };
-        !wanted.iter().any(has_room) && !self.has_something()
+        !wanted.iter().any(has_room)
     }
 
     /// Sleeps for at most `limit_ns`, until a connection has something or the bell rings. Peers are told what was received of
@@ -368,10 +372,9 @@ impl Tcp {
             let Some(connection) = self.at_mut(row) else { continue };
             connection.note(flags);
             if flags.contains(EventFlags::OUT) {
-                connection.flush();
-                self.watch(row);
+                self.leave_of(row);
             }
-            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            if flags.intersects(ENDS.union(EventFlags::IN)) {
                 self.make_ready(row);
             }
         }
@@ -401,7 +404,11 @@ impl Tcp {
             return;
         }
         if let Some(connection) = self.at_mut(row) {
+            let was_behind = connection.is_behind();
             connection.flush();
+            if was_behind && !connection.is_behind() {
+                self.make_ready(row);
+            }
         }
         self.watch(row);
     }
@@ -434,11 +441,16 @@ impl Tcp {
             if connection.is_held {
                 // Its end must be found, whatever waits before it.
                 connection.read_ahead();
+                let must_flush = connection.must_flush();
                 self.note_end(row);
+                if must_flush {
+                    self.leave_of(row);
+                }
                 self.watch(row);
             } else if connection.may_have() {
                 let found = self.look(row);
-                let is_left = self.at(row).is_some_and(Connection::may_have);
+                // What has arrived in part waits for the kernel.
+                let is_left = self.at(row).is_some_and(Connection::may_read);
                 if is_left || !matches!(found, Ok(None)) {
                     self.make_ready(row);
                 }

@@ -7,6 +7,8 @@ use corewire_layout::net::{FRAME_BYTES_MAX, HEADER_BYTES_MAX};
 use corewire_layout::rendezvous::Stretch;
 use corewire_os::stream;
 
+use crate::link::Link;
+
 /// Messages that the peer may pull, by number.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
@@ -43,11 +45,13 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// The room that the next piece needs. If it is not a piece's turn, messages of another frame's length find room all the
-    /// same.
-    pub(super) fn needs(&self, is_their_turn: bool) -> u64 {
-        let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX);
-        let left = if is_their_turn { 0 } else { FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64 };
-        bytes + HEADER_BYTES_MAX as u64 + left
+    /// same; where little may be under way, shorter ones: half of it is there sooner or later.
+    fn needs(&self, is_their_turn: bool, under_way_max: u64) -> u64 {
+        let whole = FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64;
+        let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX) + HEADER_BYTES_MAX as u64;
+        let left =
+            if is_their_turn { 0 } else { whole.min((under_way_max / 2).saturating_sub(whole)) };
+        bytes + left
     }
 }
 
@@ -59,7 +63,7 @@ pub(super) struct Begun {
     pub(super) stretches: Arc<[Stretch]>,
     pub(super) from: u64,
     pub(super) bytes: u64,
-    /// The same bytes, copied, once their memory was taken back.
+    /// The same, copied, once their memory was taken back.
     pub(super) copied: Option<Vec<u8>>,
 }
 
@@ -92,10 +96,10 @@ impl Asked {
         }
     }
 
-    /// Whether something can be sent, with so much room.
-    pub(super) fn is_wanted(&self, room: u64) -> bool {
-        let fits = |wanted: &Wanted| room >= wanted.needs(self.is_their_turn());
-        self.begun.is_some() || self.all.front().is_some_and(fits)
+    /// Whether a piece can begin.
+    pub(super) fn is_wanted(&self, link: &Link) -> bool {
+        let needs = |wanted: &Wanted| wanted.needs(self.is_their_turn(), link.under_way_max());
+        self.all.front().is_some_and(|wanted| link.room() >= needs(wanted))
     }
 }
 
@@ -120,8 +124,9 @@ pub(super) struct Pulling {
 
 impl Pulls {
     /// Whether a piece lies at the head that somebody wants.
-    pub(super) const fn has_head(&self) -> bool {
-        self.head.is_some()
+    pub(super) fn has_head(&self) -> bool {
+        let head = self.head.and_then(|number| self.all.get(&number));
+        head.is_some_and(|pulling| pulling.wanted.strong_count() > 0 && !pulling.is_stopped)
     }
 
     pub(super) fn has_some(&self) -> bool {
@@ -183,10 +188,12 @@ impl Begun {
     }
 
     /// Copies what is left, before its memory is used for something else.
-    pub(super) fn keep(&mut self) {
-        let copied = stream::copy_of(&self.stretches, self.from, self.bytes);
-        // The owner of memory that is gone by now learns that the message was not sent; the peer gets as many bytes.
-        let bytes = usize::try_from(self.bytes).unwrap_or(0);
-        self.copied = Some(copied.unwrap_or_else(|_| vec![0; bytes]));
+    pub(super) fn keep(&mut self) -> std::io::Result<()> {
+        if self.copied.is_none() {
+            let rest = stream::copy_of(&self.stretches, self.from, self.bytes)?;
+            let head = std::mem::take(&mut self.head);
+            self.copied = Some([head, rest].concat());
+        }
+        Ok(())
     }
 }

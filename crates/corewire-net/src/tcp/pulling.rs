@@ -53,8 +53,11 @@ impl Connection {
     /// The memory of a message is taken back. True if the peer has not asked for it.
     pub(super) fn withdraw(&mut self, number: u64) -> bool {
         let Some(offer) = self.offers.all.remove(&number) else { return true };
-        if let Some(begun) = self.asked.begun.as_mut().filter(|begun| begun.number == number) {
-            begun.keep();
+        if let Some(begun) = self.asked.begun.as_mut().filter(|begun| begun.number == number)
+            && let Err(error) = begun.keep()
+        {
+            // It cannot be sent to its end, and nothing can follow it.
+            self.note_unsendable(error.kind());
         }
         let before = self.asked.all.len();
         self.asked.all.retain(|wanted| wanted.number != number);
@@ -109,11 +112,14 @@ impl Connection {
             return false;
         }
         let Some(mut begun) = self.asked.begun.take() else { return false };
+        if self.wire.is_tls()
+            && let Err(error) = begun.keep()
+        {
+            self.note_unsendable(error.kind());
+            return false;
+        }
         let gone = match &begun.copied {
-            Some(copied) => {
-                let both = [&begun.head[..], copied].concat();
-                self.send_now(&both, &[], 0, 0)
-            }
+            Some(copied) => self.send_now(copied, &[], 0, 0),
             None => {
                 let Begun { head, stretches, from, bytes, .. } = &begun;
                 let stretches = Arc::clone(stretches);
@@ -133,9 +139,10 @@ impl Connection {
 
     /// Begins the next piece, if there is one and room for it.
     fn has_begun_piece(&mut self) -> bool {
-        let (room, is_their_turn) = (self.link.room(), self.asked.is_their_turn());
+        if !self.asked.is_wanted(&self.link) {
+            return false;
+        }
         let wanted = self.asked.all.front_mut();
-        let wanted = wanted.filter(|wanted| room >= wanted.needs(is_their_turn));
         let Some(Wanted { number, stretches, bytes, sent }) = wanted else { return false };
         let left = *bytes - *sent;
         let count = left.min(FRAME_BYTES_MAX);
@@ -187,13 +194,14 @@ impl Connection {
         }
         let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(there);
         self.start += bytes;
-        self.pass_piece(header.number, bytes as u64);
+        let passed = self.link.discard(bytes as u64);
+        self.pass_piece(header.number, bytes as u64, passed);
         Ok(bytes > 0)
     }
 
     /// So many bytes of the piece at the head were taken.
-    fn pass_piece(&mut self, number: u64, bytes: u64) {
-        if let Err(violation) = self.link.pass(bytes) {
+    fn pass_piece(&mut self, number: u64, bytes: u64, passed: Result<bool, PeerViolation>) {
+        if let Err(violation) = passed {
             self.broken = Some(violation);
         }
         if let Some(pulling) = self.pulls.all.get_mut(&number) {
@@ -263,15 +271,17 @@ impl Connection {
             self.start += count;
         } else {
             let in_kernel = self.in_kernel(left);
-            count = match stream::receive_to(&self.wire, sink, at, in_kernel) {
-                _ if in_kernel == 0 => 0,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => 0,
-                Err(error) => {
-                    self.lose(error.kind());
-                    0
-                }
-            };
+            self.in_kernel.set(None);
+            if in_kernel > 0 {
+                count = match stream::receive_to(&self.wire, sink, at, in_kernel) {
+                    Ok(count) => count,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => 0,
+                    Err(error) => {
+                        self.lose(error.kind());
+                        0
+                    }
+                };
+            }
             if count == 0 {
                 if !self.fill() {
                     return 0;
@@ -280,7 +290,8 @@ impl Connection {
             }
         }
         pull.taken += count as u64;
-        self.pass_piece(pull.number, count as u64);
+        let passed = self.link.pass(count as u64);
+        self.pass_piece(pull.number, count as u64, passed);
         count as u64
     }
 

@@ -10,7 +10,7 @@ use corewire_endpoint::{Arrival, Place, Sink, Space, Wanted};
 use corewire_layout::net::{FrameKind, HEADER_BYTES_MIN, Header};
 use corewire_os::stream;
 
-use super::connection::{Connection, DIRECT_BYTES, GATHERED_BYTES_MAX};
+use super::connection::{Connection, DIRECT_BYTES};
 use super::message::Message;
 use crate::link::Head;
 use crate::wire::{Got, READ_BYTES};
@@ -21,8 +21,13 @@ const READ_BYTES_BETWEEN: usize = 4 << 10;
 impl Connection {
     /// Whether there may be something to take.
     pub(super) fn may_have(&self) -> bool {
-        let has_some = self.start < self.arrived.len() || self.broken.is_some();
-        !self.is_silent && (self.is_readable || has_some && !self.pulls.has_head())
+        let has_some = self.has_more() || self.broken.is_some() || self.link.has_empty();
+        !self.is_silent && (self.may_read() || has_some && !self.pulls.has_head())
+    }
+
+    /// Whether the kernel may have something.
+    pub(super) fn may_read(&self) -> bool {
+        self.is_readable && !self.is_over
     }
 
     /// Whether something has been read that was not taken.
@@ -33,14 +38,18 @@ impl Connection {
 
     /// Reads what has arrived, although it is not taken yet: what lies behind it may let this side send more.
     pub(super) fn read_ahead(&mut self) {
-        while !self.is_full() && self.fill() {}
-        let rest = self.arrived.get(self.start..).unwrap_or_default();
-        match self.link.foresee(rest) {
-            Ok(true) if self.is_over => {}
-            Ok(true) => self.end(Gone::Left),
-            Ok(false) => {}
-            // It is found again where it lies.
-            Err(violation) => self.broken = Some(violation),
+        loop {
+            if self.broken.is_none() {
+                match self.link.foresee(&mut self.arrived, self.start) {
+                    Ok(true) if !self.is_over => self.end(Gone::Left),
+                    Ok(_) => {}
+                    // It is found again where it lies.
+                    Err(violation) => self.broken = Some(violation),
+                }
+            }
+            if self.is_full() || !self.fill() {
+                return;
+            }
         }
     }
 
@@ -51,6 +60,7 @@ impl Connection {
         }
         self.arrived.drain(..self.start);
         self.start = 0;
+        self.in_kernel.set(None);
         let before = self.arrived.len();
         let bytes = if self.is_large { READ_BYTES_BETWEEN } else { READ_BYTES };
         match self.wire.read(&mut self.arrived, bytes) {
@@ -76,8 +86,7 @@ impl Connection {
 
     /// Nothing more comes: the peer has left, if it has said so by then.
     fn lose_behind(&mut self, kind: ErrorKind) {
-        let rest = self.arrived.get(self.start..).unwrap_or_default();
-        match self.link.foresee(rest) {
+        match self.link.foresee(&mut self.arrived, self.start) {
             Ok(true) => self.end(Gone::Left),
             _ => self.lose(self.unsendable.unwrap_or(kind)),
         }
@@ -119,8 +128,12 @@ impl Connection {
     pub(super) fn arrival(&mut self) -> Result<Option<Arrival>, PeerViolation> {
         let mut has_read = false;
         loop {
-            // A peer that does not read gets no answers, and so asks for no more.
-            if self.is_silent || self.waiting_bytes() >= 2 * GATHERED_BYTES_MAX {
+            if self.is_silent {
+                return Ok(None);
+            }
+            if self.is_behind() {
+                // A peer that does not read gets no answers, and so asks for no more. What it lets this side send counts.
+                self.read_ahead();
                 return Ok(None);
             }
             if let Some(violation) = self.broken {
@@ -170,11 +183,16 @@ impl Connection {
 
     /// How much of what is left of a frame lies in the kernel, and is to be received from there. 0 also if it is too short.
     pub(super) fn in_kernel(&self, left: u64) -> usize {
-        if left < DIRECT_BYTES || self.wire.is_tls() || !self.is_readable || self.is_over {
+        if left < DIRECT_BYTES || self.wire.is_tls() || !self.may_read() {
             return 0;
         }
+        if let Some(known) = self.in_kernel.get() {
+            return known;
+        }
         let most = usize::try_from(left).unwrap_or(usize::MAX);
-        stream::arrived(&self.wire).unwrap_or(0).min(most)
+        let found = stream::arrived(&self.wire).unwrap_or(0).min(most);
+        self.in_kernel.set((found > 0).then_some(found));
+        found
     }
 
     fn arrival_of(&mut self, header: &Header, bytes: usize, place: Place) -> Arrival {
@@ -203,6 +221,7 @@ impl Connection {
     /// The engine has taken so many bytes. True if the peer should be told.
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
         let bytes = arrival.bytes;
+        self.in_kernel.set(None);
         if arrival.place == Place::Elsewhere {
             self.discard_to(bytes);
         } else {

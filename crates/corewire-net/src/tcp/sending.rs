@@ -10,11 +10,10 @@ use corewire_layout::net::{FRAME_BYTES_MAX, FrameKind, HEADER_BYTES_MAX, HEADER_
 use corewire_layout::rendezvous::Stretch;
 use smallvec::SmallVec;
 
+use super::closing::Leaving;
 use super::connection::{Connection, DIRECT_BYTES, GATHERED_BYTES_MAX};
 use super::message::header_of;
-use super::pieces::Asked;
 use crate::link::Link;
-use crate::wire::Wire;
 
 /// Messages of so many bytes with their headers go the usual way.
 const PLAIN_BYTES_MAX: usize = 256;
@@ -46,9 +45,10 @@ impl Connection {
 
     /// Whether it will be sent as soon as the kernel has room.
     pub(super) fn waits_for_kernel(&self) -> bool {
-        let may_write = self.writes.len() < WRITES_MAX || self.must_tell;
-        let has_some = self.waiting_bytes() > 0 && may_write
-            || self.asked.is_wanted(self.link.room())
+        let may_begin = self.writes.len() < WRITES_MAX;
+        let has_some = self.waiting_bytes() > 0 && (may_begin || self.must_tell)
+            || self.asked.begun.is_some()
+            || self.asked.is_wanted(&self.link) && may_begin
             || self.wire.has_waiting();
         has_some && !self.is_over && self.unsendable.is_none()
     }
@@ -89,9 +89,7 @@ impl Connection {
         bytes[8..HEADER_BYTES_MIN].copy_from_slice(&tag.to_le_bytes());
         bytes[HEADER_BYTES_MIN..frame].copy_from_slice(message);
         self.out.extend_from_slice(&bytes[..frame]);
-        if self.link.has_news() {
-            self.out.extend(self.link.credit().into_iter().flatten());
-        }
+        self.add_news();
         true
     }
 
@@ -136,7 +134,7 @@ impl Connection {
                 source.fill(*sent + from, &mut Fragment::private(&mut self.out[at..]));
             }
             *sent += bytes;
-            self.out.extend(self.link.credit().into_iter().flatten());
+            self.add_news();
             if *sent == total {
                 return true;
             }
@@ -170,8 +168,18 @@ impl Connection {
     /// Tells the peer how much of what it has sent was received, before this side waits.
     pub(super) fn tell(&mut self) {
         // A peer that reads nothing adds nothing to what waits to leave.
-        if !self.is_over && !self.has_waiting() {
-            self.out.extend(self.link.credit().into_iter().flatten());
+        if !self.is_over && self.waiting_bytes() == 0 && !self.wire.has_waiting() {
+            self.add_news();
+        }
+    }
+
+    /// Adds what the peer may send and how much was received of it to what leaves next, if that is new.
+    #[inline]
+    fn add_news(&mut self) {
+        if self.link.has_news()
+            && let Some((bytes, length)) = self.link.credit()
+        {
+            self.out.extend_from_slice(&bytes[..length]);
         }
     }
 
@@ -183,7 +191,7 @@ impl Connection {
     }
 
     /// Behind a gap nothing may follow. What has arrived before is read; the end is found behind it.
-    fn note_unsendable(&mut self, kind: ErrorKind) {
+    pub(super) fn note_unsendable(&mut self, kind: ErrorKind) {
         self.unsendable = Some(kind);
         self.is_readable = true;
         self.wire.end_writing();
@@ -203,11 +211,13 @@ impl Connection {
                 }
                 continue;
             }
-            // Not behind much that a peer does not read.
-            if self.is_credit_due() && self.waiting_bytes() < GATHERED_BYTES_MAX {
-                self.out.extend(self.link.credit().into_iter().flatten());
+            // Whatever waits before it: two sides that both send much must hear of each other.
+            if self.is_credit_due() && !self.is_behind() {
+                self.grow();
+                self.add_news();
                 self.must_tell = true;
             }
+            self.must_tell |= self.is_behind();
             if self.waiting_bytes() == 0 && !self.wire.has_waiting() {
                 (self.out_at, self.must_tell) = (0, false);
                 self.out.clear();
@@ -227,6 +237,9 @@ impl Connection {
             match written {
                 Ok(count) => {
                     self.out_at += count;
+                    if self.out_at >= GATHERED_BYTES_MAX {
+                        self.out.drain(..std::mem::take(&mut self.out_at));
+                    }
                     self.note_write();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -238,19 +251,15 @@ impl Connection {
         self.out.clear();
     }
 
-    /// This side closes: says so, as far as the kernel takes it at once. What it has not read is to be
-    /// [read](crate::tcp::Closing) by then, or the other side may not get all of it.
-    pub(super) fn leave(mut self) -> Option<Wire> {
+    /// This side closes: says so behind all that waits to leave. What it has not read is to be [read](crate::tcp::Closing) by then,
+    /// or the other side may not get all of it.
+    pub(super) fn leave(mut self) -> Option<Leaving> {
         if self.is_over || !self.wire.is_ours() {
             return None;
         }
         if self.asked.is_between() {
-            self.asked = Asked::default();
             self.out.extend_from_slice(&Link::leave());
-            self.must_tell = true;
-            self.flush();
         }
-        self.wire.end_writing();
-        Some(self.wire)
+        Some(Leaving::new(self.wire, self.out.split_off(self.out_at), self.silence))
     }
 }

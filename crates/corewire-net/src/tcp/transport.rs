@@ -56,10 +56,10 @@ impl Transport for Tcp {
         if !is_open || bytes > FRAME_BYTES_MAX || !connection.has_room(bytes) {
             return false;
         }
+        // What had to leave before it may have taken the room.
         let is_sent = connection.send(envelope, &message, &mut sent);
-        debug_assert!(is_sent, "there was room");
         self.leave_of(peer.row());
-        true
+        is_sent
     }
 
     fn try_send(
@@ -113,10 +113,15 @@ impl Transport for Tcp {
         if self.polls.is_multiple_of(ASK_EVERY) {
             self.look_at_all();
         }
-        self.next_ready().or_else(|| {
+        let found = self.next_ready().or_else(|| {
             self.look_at_all();
             self.next_ready()
-        })
+        });
+        if found.is_none() && self.is_gathering {
+            // Whoever receives waits for an answer, perhaps.
+            self.flush();
+        }
+        found
     }
 
     fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PeerViolation> {

@@ -93,9 +93,13 @@ impl Own {
             if self.unknown.load(Relaxed) >= ENDED {
                 return;
             }
+            if !has_room {
+                // Those that wait stay in the kernel's queue.
+                continue;
+            }
             match waited.map_err(Into::into).and_then(|_| accept(listener)) {
-                Ok(Some(stream)) if has_room => self.open(stream),
-                Ok(_) => {}
+                Ok(Some(stream)) => self.open(stream),
+                Ok(None) => {}
                 Err(_) => {
                     // It stays in the kernel's queue, which makes the listener readable.
                     let _ = wait_readable(&[self.wake.as_fd()], Some(Instant::now() + LATER));

@@ -173,6 +173,10 @@ pub enum EndpointError {
     #[cfg(feature = "net")]
     #[error(transparent)]
     Listen(#[from] corewire_net::open::OpenError),
+    /// A certificate or a key in the file that names hosts cannot be used.
+    #[cfg(feature = "net")]
+    #[error(transparent)]
+    Certificate(corewire_net::open::OpenError),
     /// The domain belongs to another user, and this process is a guest in it.
     #[error(
         "only user {owner} can create endpoints in its domain; this process runs as user {user}"

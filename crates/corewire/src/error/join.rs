@@ -118,6 +118,19 @@ pub enum ConnectError {
     Os(#[from] OsError),
 }
 
+impl ConnectError {
+    /// Whether the endpoint may be there later without anybody changing anything: it does not exist yet, its host does not answer
+    /// now, or it has as many peers as it may have.
+    #[must_use]
+    pub fn may_come(&self) -> bool {
+        #[cfg(feature = "net")]
+        if let Self::Far { error, .. } = self {
+            return error.may_come();
+        }
+        matches!(self, Self::NotFound(_) | Self::NotCreated { .. })
+    }
+}
+
 /// The text for a process in an error message; empty if its number is not known.
 pub(super) fn shown_pid(pid: u32) -> String {
     if pid == 0 { String::new() } else { format!(" (pid {pid})") }

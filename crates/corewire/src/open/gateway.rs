@@ -1,12 +1,14 @@
 //! One address of a host for all endpoints of a domain.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use corewire_layout::frame::{Frame, Reason};
-use corewire_layout::name::NameKind;
+use corewire_layout::name::{ChannelName, NameKind};
 use corewire_layout::net::{Preface, Refusal};
 use corewire_net::open::{Deadline, refuse};
 use corewire_os::fork::Descriptor;
@@ -14,10 +16,13 @@ use corewire_os::fork::Descriptor;
 use crate::control::domain::DomainHandle;
 use crate::control::taking::Taking;
 use crate::error::EndpointError;
+use crate::guard::lock;
 use crate::open::domain::Domain;
 
 /// How long the process of an endpoint may take to say that it has a connection.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Connections for one endpoint that are handed over at the same time: a process that is stopped holds up no others.
+const HANDED_OVER_MAX: usize = 8;
 
 /// Takes connections of other hosts at one address, for all endpoints of a domain, and hands each to the process that has the
 /// endpoint which is wanted: nothing of what is sent passes through it. Returned by [`Domain::gateway`]. Dropping it frees the
@@ -52,8 +57,13 @@ impl Domain {
         }
         let at = address.parse().map_err(|_| EndpointError::Address(address.into()))?;
         let domain = self.inner.clone();
+        let handed_over = Mutex::new(BTreeMap::new());
         let taking = Taking::start(at, move |stream, preface, deadline| {
-            if let Err(why) = hand_over(&domain, &stream, &preface, deadline) {
+            let handed = match Turn::of(&handed_over, &preface.wanted) {
+                Some(_turn) => hand_over(&domain, &stream, &preface, deadline),
+                None => Err(Refusal::Busy),
+            };
+            if let Err(why) = handed {
                 refuse(&stream, why);
             }
         })?;
@@ -72,6 +82,40 @@ impl Gateway {
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gateway").field(&self.address()).finish()
+    }
+}
+
+/// Connections that are handed over now, by the endpoint that is wanted.
+type HandedOver = Mutex<BTreeMap<ChannelName, usize>>;
+
+/// One of them.
+struct Turn<'a> {
+    all: &'a HandedOver,
+    wanted: &'a ChannelName,
+}
+
+impl<'a> Turn<'a> {
+    /// `None` if too many of this endpoint's are handed over.
+    fn of(all: &'a HandedOver, wanted: &'a ChannelName) -> Option<Self> {
+        let mut counts = lock(all);
+        let count = counts.entry(wanted.clone()).or_default();
+        *count += 1;
+        let turn = Self { all, wanted };
+        let may_go = *count <= HANDED_OVER_MAX;
+        drop(counts);
+        may_go.then_some(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut counts = lock(self.all);
+        if let Some(count) = counts.get_mut(self.wanted) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(self.wanted);
+            }
+        }
     }
 }
 

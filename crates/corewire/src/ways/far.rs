@@ -25,11 +25,21 @@ const BETWEEN: Duration = Duration::from_micros(1);
 const BUSY: Duration = Duration::from_micros(20);
 const MESSAGES_PER_CLOCK: u32 = 64;
 
+/// A peer that is known by name.
+struct Named {
+    /// Which of all these peers it is: a row has one after the other.
+    place: u64,
+    target: Target,
+    incarnation: Option<u128>,
+}
+
 /// The connections of an endpoint.
 pub(super) struct Far {
     pub(super) tcp: Tcp,
     /// Peers that are known by name, by row.
-    pub(super) targets: BTreeMap<u32, (Target, Option<u128>)>,
+    targets: BTreeMap<u32, Named>,
+    /// How many there were.
+    named: u64,
     /// Polls of the rings that found nothing, since they or the sockets had something.
     empty: u32,
     /// Messages of the rings since the clock was read.
@@ -49,6 +59,7 @@ impl Far {
         Self {
             tcp,
             targets: BTreeMap::new(),
+            named: 0,
             empty: 0,
             messages: 0,
             looked: Instant::now(),
@@ -68,7 +79,29 @@ impl Far {
                 self.look_now();
             }
             FarChange::Replaced { number } => self.tcp.replace(number),
-            FarChange::NotLinked { row, how } => self.tcp.give_up(row, how),
+            FarChange::NotLinked { row, place, how } => {
+                if self.targets.get(&row).is_some_and(|named| named.place == place) {
+                    self.tcp.give_up(row, how);
+                }
+            }
+        }
+    }
+
+    /// A row is for the endpoint of this name from now on, until it is [forgotten](Self::forget).
+    pub(super) fn name(&mut self, row: u32, target: Target, incarnation: Option<u128>) {
+        self.named += 1;
+        let named = Named { place: self.named, target, incarnation };
+        self.targets.entry(row).or_insert(named);
+    }
+
+    pub(super) fn forget(&mut self, row: u32) {
+        self.targets.remove(&row);
+    }
+
+    /// Lets a row be connected to the endpoint whose name it has.
+    pub(super) fn link(&self, row: u32, half: &dyn FarHalf) {
+        if let Some(Named { place, target, incarnation }) = self.targets.get(&row) {
+            half.link(row, *place, target.clone(), *incarnation);
         }
     }
 
@@ -104,7 +137,7 @@ impl Far {
         if self.was_last || self.tcp.has_ready() {
             return true;
         }
-        self.empty += 1;
+        self.empty = self.empty.saturating_add(1);
         if self.empty < EMPTY_POLLS {
             return false;
         }

@@ -90,8 +90,17 @@ impl Ways {
     ) -> std::io::Result<u32> {
         let far = self.far_or_new();
         let row = far.tcp.reserve(name, incarnation)?;
-        far.targets.insert(row, (target, incarnation));
+        far.name(row, target, incarnation);
         Ok(row)
+    }
+
+    /// Says to all peers on other hosts that this endpoint closes, and waits until their kernels have all that was sent.
+    pub(crate) fn settle_far(&mut self) {
+        if let Some(far) = &mut self.far {
+            let mut closing = far.tcp.close();
+            closing.settle();
+            closing.finish_apart();
+        }
     }
 
     /// Whether a peer is on another host.

@@ -47,9 +47,8 @@ impl Transport for Ways {
         if row < self.first {
             return self.rings.link(row);
         }
-        let target = self.far.as_mut().and_then(|far| far.targets.get(&row).cloned());
-        if let Some((target, incarnation)) = target {
-            self.half.link(row, target, incarnation);
+        if let Some(far) = &self.far {
+            far.link(row, &*self.half);
         }
     }
 
@@ -60,7 +59,7 @@ impl Transport for Ways {
     fn remove(&mut self, row: u32) {
         by_row!(self, row, way => way.remove(row));
         if let Some(far) = &mut self.far {
-            far.targets.remove(&row);
+            far.forget(row);
         }
     }
 

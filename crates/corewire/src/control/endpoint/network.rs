@@ -11,6 +11,9 @@
 //! | has a connection with it that the other side knows | takes it instead: the other side has lost the old one |
 //! | has one that the other side does not know | refuses it, as crossed: the other side will hear of that one |
 //!
+//! A side that has dialled for a second in vain takes the other's connection, too. If both have taken the other's, that of the smaller
+//! one stays.
+//!
 //! Both compare the same two, so that one of two that dial each other is refused and waits for the other's. A side that dials
 //! gives the connection a number, and says which one with such an endpoint it knew last. A connection is known here before the
 //! other side hears that it was taken.
@@ -35,6 +38,7 @@ use corewire_net::open::{
     Deadline, Numbers, OpenError, Opened, Own, Place, Target, Traffic, answer, dial, refuse,
 };
 use corewire_net::tcp::Set;
+use corewire_net::tls::is_usable;
 use corewire_os::OsError;
 use corewire_os::event::Bell;
 use corewire_os::fork::Descriptor;
@@ -50,6 +54,11 @@ use crate::tell::tell;
 
 /// Threads that dial for reserved rows.
 const LINKERS_MAX: usize = 32;
+/// Endpoints of other hosts whose last connection is remembered. Beyond that, those without one are forgotten: should the other
+/// side not have heard of the end of the last one, it says so for a while.
+const LAST_MAX: usize = 1024;
+/// How long a side that dials refuses the other's connection: what goes one way may not go the other.
+const CROSSED_WITHIN: Duration = Duration::from_secs(1);
 /// Before a peer is dialled again that was not there: the first and the longest pause.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -77,12 +86,18 @@ struct State {
     known: BTreeMap<(ChannelName, u128), Known>,
     /// The last connection with an endpoint of this host and name.
     last: BTreeMap<(ChannelName, ChannelName), Last>,
-    /// Endpoints that threads of this process dial now.
-    dialling: Vec<(ChannelName, Option<ChannelName>)>,
+    /// Endpoints that threads of this process dial now, and since when.
+    dialling: Vec<Dialling>,
     changes: Vec<FarChange>,
     to_link: VecDeque<ToLink>,
     linkers: usize,
     is_closed: bool,
+}
+
+struct Dialling {
+    name: ChannelName,
+    host: Option<ChannelName>,
+    since: Instant,
 }
 
 struct Known {
@@ -108,6 +123,8 @@ struct Last {
 /// A row for which an endpoint is to be dialled.
 struct ToLink {
     row: u32,
+    /// Which of those that the row was reserved for.
+    place: u64,
     target: Target,
     incarnation: Option<u128>,
     at: Instant,
@@ -121,6 +138,9 @@ impl Network {
         hosts: Option<PathBuf>,
         bell: &Bell,
     ) -> Result<Arc<Self>, OsError> {
+        // Whatever directory the process works in by then.
+        let hosts = hosts.or_else(Hosts::found);
+        let hosts = hosts.map(|path| std::path::absolute(&path).unwrap_or(path));
         let set = Set::new(bell).map_err(|error| OsError {
             what: "make a set of descriptors".into(),
             errno: error.raw_os_error().unwrap_or_default(),
@@ -151,8 +171,11 @@ impl Network {
 
     /// Takes connections at this address from now on.
     pub(crate) fn listen(&self, at: SocketAddr) -> Result<(), EndpointError> {
-        // What is wrong with the file is better known now.
-        self.hosts()?;
+        // What is wrong with the files is better known now.
+        let hosts = self.hosts()?;
+        if let Some(files) = hosts.tls() {
+            is_usable(files).map_err(EndpointError::Certificate)?;
+        }
         let this = Weak::clone(&self.this);
         let taking = Taking::start(at, move |stream, preface, deadline| {
             if let Some(network) = this.upgrade() {
@@ -189,7 +212,11 @@ impl Network {
     fn take(&self, stream: Descriptor, preface: &Preface, deadline: Deadline) {
         let hosts = match self.hosts() {
             Ok(hosts) => hosts,
-            Err(_) => return refuse(&stream, Refusal::Busy),
+            Err(error) => {
+                tell!(warn, "no connection can be taken", endpoint = self.own.name, why = error);
+                drop(error);
+                return refuse(&stream, Refusal::Busy);
+            }
         };
         let mut number = 0;
         let admit = |other: &Hello| {
@@ -215,8 +242,10 @@ impl Network {
         let theirs = (other.host.clone(), other.incarnation);
         let ours = (hosts.own(), self.own.incarnation);
         let known = state.known.get(&theirs).map(|known| known.connection);
-        let dials = state.dialling.iter().any(|(name, host)| {
-            *name == other.name && host.as_ref().is_none_or(|host| *host == other.host)
+        let dials = state.dialling.iter().any(|Dialling { name, host, since }| {
+            *name == other.name
+                && host.as_ref().is_none_or(|host| *host == other.host)
+                && since.elapsed() < CROSSED_WITHIN
         });
         match known {
             Some(known) if known != other.last => return Err(Refusal::Crossed),
@@ -261,16 +290,20 @@ impl Network {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Connects to an endpoint within this time, unless it is connected.
+    /// Connects to an endpoint, or to the only one of its name that is wanted, within this time, unless it is connected.
     fn connect_within(
         &self,
         target: &Target,
+        only: Option<u128>,
         within: Duration,
     ) -> Result<(u64, u128), ConnectError> {
         let hosts = self.hosts()?;
         let failed = |error: OpenError| ConnectError::Far { name: target.to_string(), error };
         let deadline = Deadline::within(within);
-        let key = (target.name.clone(), target.host().cloned());
+        let is_this = |dialling: &Dialling| {
+            dialling.name == target.name && dialling.host.as_ref() == target.host()
+        };
+        let mut pause = PAUSE;
         let mut with = target.host().map(|host| (host.clone(), target.name.clone()));
         loop {
             let mut state = lock(&self.state);
@@ -281,35 +314,45 @@ impl Network {
                 return Err(ConnectError::NotFound(self.own.name.clone()));
             }
             let known =
-                state.find(target).map(|((_, it), known)| (known.number, *it, known.is_open));
+                state.find(target, only).map(|((_, it), known)| (known.number, *it, known.is_open));
             if let Some((number, incarnation, true)) = known {
                 return Ok((number, incarnation));
             }
-            if known.is_some() || state.dialling.contains(&key) {
+            if known.is_some() || state.dialling.iter().any(is_this) {
                 drop(self.wait(state, left));
                 continue;
             }
             if state.known.len() >= self.peers_max {
                 return Err(ConnectError::Full { max: self.peers_max as u64 });
             }
-            state.dialling.push(key.clone());
+            let (name, host) = (target.name.clone(), target.host().cloned());
+            state.dialling.push(Dialling { name, host, since: Instant::now() });
             state.last_number += 1;
             // Of two endpoints, both may dial: no two numbers are the same all the same.
             let own = u64::try_from(self.own.incarnation & u128::from(u64::MAX)).unwrap_or(0);
             let connection = own.wrapping_add(state.last_number).max(1);
             let last = with.as_ref().and_then(|with| state.last.get(with));
             let last = last.map_or(0, |last| last.connection);
+            let before = state.last_number;
             drop(state);
             let numbers = Numbers { connection, last };
             let dialled = dial(&hosts, &self.own, numbers, target, left);
             let mut state = lock(&self.state);
-            state.dialling.retain(|other| *other != key);
+            state.dialling.retain(|other| !is_this(other));
             self.changed.notify_all();
             match dialled {
                 Ok(opened) => {
                     let other = opened.other();
                     let theirs = (other.host.clone(), other.incarnation);
                     let incarnation = other.incarnation;
+                    let is_smaller = (hosts.own(), self.own.incarnation) < (&theirs.0, theirs.1);
+                    let known = state.known.get(&theirs);
+                    if known.is_some_and(|known| known.number > before && !is_smaller) {
+                        // Each side has let the other in: the other side forgets this one.
+                        drop(state);
+                        opened.leave();
+                        continue;
+                    }
                     if let Some(known) = state.known.remove(&theirs) {
                         // The other side has let this one in, and so has forgotten that.
                         state.changes.push(FarChange::Replaced { number: known.number });
@@ -325,7 +368,8 @@ impl Network {
                     let theirs = (other.host.clone(), other.incarnation);
                     with = Some((other.host, other.name));
                     if !state.known.get(&theirs).is_some_and(|known| known.is_open) {
-                        state = self.wait(state, left.min(PAUSE));
+                        state = self.wait(state, left.min(pause));
+                        pause = (pause * 2).min(PAUSE_MAX);
                     }
                     if let Some(known) = state.known.get(&theirs).filter(|known| known.is_open) {
                         return Ok((known.number, theirs.1));
@@ -352,11 +396,10 @@ impl Network {
             };
             let Some(mut it) = state.to_link.remove(at) else { continue };
             drop(state);
-            let how = match self.connect_within(&it.target, OPENED_WITHIN) {
-                // Another one of its name has taken its place.
-                Ok((_, found)) if it.incarnation.is_some_and(|only| only != found) => NOT_LINKED,
-                Ok(_) => continue,
-                Err(error) if may_come(&error) => {
+            match self.connect_within(&it.target, it.incarnation, OPENED_WITHIN) {
+                // Its row has the connection by now, unless that is another one's of its name, or another row has it.
+                Ok(_) => {}
+                Err(error) if error.may_come() => {
                     it.pause = (it.pause * 2).clamp(PAUSE, PAUSE_MAX);
                     it.at = Instant::now() + it.pause;
                     lock(&self.state).to_link.push_back(it);
@@ -365,10 +408,9 @@ impl Network {
                 Err(error) => {
                     tell!(warn, "a peer cannot be linked", endpoint = self.own.name, why = error);
                     drop(error);
-                    NOT_LINKED
                 }
-            };
-            lock(&self.state).changes.push(FarChange::NotLinked { row: it.row, how });
+            }
+            lock(&self.state).changes.push(it.not_linked());
             self.notify();
         }
     }
@@ -411,16 +453,11 @@ impl Network {
     }
 }
 
-/// The end of a peer that was never connected.
-const NOT_LINKED: Gone = Gone::Lost(Loss { reason: LossReason::NotLinked, delivered: 0 });
-
-/// Whether an endpoint that cannot be connected now may be there later, by itself.
-fn may_come(error: &ConnectError) -> bool {
-    let ConnectError::Far { error, .. } = error else { return false };
-    match error {
-        OpenError::Refused(why) => matches!(why, Refusal::NotFound | Refusal::Busy | Refusal::Full),
-        OpenError::Unreachable { .. } | OpenError::Timeout { .. } | OpenError::Closed => true,
-        _ => false,
+impl ToLink {
+    /// The end of a peer that was never connected, if it still waits for that.
+    fn not_linked(&self) -> FarChange {
+        let how = Gone::Lost(Loss { reason: LossReason::NotLinked, delivered: 0 });
+        FarChange::NotLinked { row: self.row, place: self.place, how }
     }
 }
 
@@ -429,6 +466,13 @@ impl State {
         self.last_number += 1;
         let Hello { name, host, connection, .. } = other;
         let (number, connection) = (self.last_number, *connection);
+        if self.last.len() >= LAST_MAX {
+            let Self { last, known, .. } = self;
+            let has_one = |host: &ChannelName, name: &ChannelName| {
+                known.iter().any(|((of, _), it)| of == host && it.name == *name)
+            };
+            last.retain(|(host, name), _| has_one(host, name));
+        }
         let last = self.last.entry((host.clone(), name.clone())).or_default();
         (last.connection, last.times) = (connection, last.times + 1);
         let name = name.clone();
@@ -439,13 +483,13 @@ impl State {
         number
     }
 
-    /// The connection with an endpoint.
-    fn find(&self, target: &Target) -> Option<(&(ChannelName, u128), &Known)> {
+    /// The connection with an endpoint, or with the only one of its name that is wanted.
+    fn find(&self, target: &Target, only: Option<u128>) -> Option<(&(ChannelName, u128), &Known)> {
         // At an address, another endpoint of that name may be by now.
         let Place::Host(host) = &target.at else { return None };
         let mut all = self.known.iter();
-        let is_it = |((of, _), known): &(&(ChannelName, u128), &Known)| {
-            of == host && known.name == target.name
+        let is_it = |((of, found), known): &(&(ChannelName, u128), &Known)| {
+            of == host && known.name == target.name && only.is_none_or(|only| only == *found)
         };
         all.find(is_it)
     }
@@ -464,15 +508,20 @@ impl FarHalf for Network {
         self.hosts().is_ok_and(|hosts| hosts.own() == host)
     }
 
-    fn connect(&self, target: &Target) -> Result<(u64, u128), ConnectError> {
-        self.connect_within(target, OPENED_WITHIN)
+    fn connect(
+        &self,
+        target: &Target,
+        within: Option<Duration>,
+    ) -> Result<(u64, u128), ConnectError> {
+        let within = within.unwrap_or(OPENED_WITHIN).min(OPENED_WITHIN);
+        self.connect_within(target, None, within)
     }
 
-    fn link(&self, row: u32, target: Target, incarnation: Option<u128>) {
+    fn link(&self, row: u32, place: u64, target: Target, incarnation: Option<u128>) {
         let Some(this) = self.this.upgrade() else { return };
         let mut state = lock(&self.state);
         let (at, pause) = (Instant::now(), Duration::ZERO);
-        state.to_link.push_back(ToLink { row, target, incarnation, at, pause });
+        state.to_link.push_back(ToLink { row, place, target, incarnation, at, pause });
         self.changed.notify_all();
         if state.linkers == LINKERS_MAX {
             return;
@@ -484,9 +533,8 @@ impl FarHalf for Network {
             let mut state = lock(&self.state);
             state.linkers -= 1;
             if state.linkers == 0 {
-                for it in std::mem::take(&mut state.to_link) {
-                    state.changes.push(FarChange::NotLinked { row: it.row, how: NOT_LINKED });
-                }
+                let to_link = std::mem::take(&mut state.to_link);
+                state.changes.extend(to_link.iter().map(ToLink::not_linked));
                 drop(state);
                 self.notify();
             }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use corewire_endpoint::Peer;
 use corewire_layout::name::ChannelName;
+use corewire_layout::net::Refusal;
 use corewire_net::open::{OpenError, Place, Target, TargetError};
 use corewire_os::OsError;
 
@@ -14,6 +15,8 @@ use crate::halves::EndpointHalf;
 
 /// How long to wait before a host is asked again whether it has an endpoint.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long an endpoint that exists may take to be connected, however little time there is.
+const ONCE_WITHIN: Duration = Duration::from_millis(50);
 
 /// What a name means that is not the name of an endpoint of this machine.
 pub(super) fn target(
@@ -22,37 +25,6 @@ pub(super) fn target(
 ) -> Result<Option<Target>, ConnectError> {
     let target = Target::parse(name)?;
     Ok(target.filter(|target| !target.host().is_some_and(|host| control.far().is_own(host))))
-}
-
-/// An endpoint of another host cannot be connected now: waits before it is tried again. An error if there is no time left, or
-/// trying again is of no use.
-pub(super) fn pause(
-    error: ConnectError,
-    name: &str,
-    deadline: Option<Instant>,
-    timeout: Option<Duration>,
-) -> Result<(), ConnectError> {
-    let ConnectError::Far { error: why, .. } = &error else { return Err(error) };
-    let may_come = matches!(
-        why,
-        OpenError::Refused(_)
-            | OpenError::Unreachable { .. }
-            | OpenError::Timeout { .. }
-            | OpenError::Closed
-    );
-    if !may_come {
-        return Err(error);
-    }
-    let left = deadline.map_or(ASK_AGAIN, |at| at.saturating_duration_since(Instant::now()));
-    if left.is_zero() {
-        let name = Target::parse(name)?.and_then(|it| Some(it.name.on_host(it.host()?)));
-        return Err(match name {
-            Some(name) => ConnectError::NotCreated { name, after: timeout.unwrap_or_default() },
-            None => error,
-        });
-    }
-    std::thread::park_timeout(left.min(ASK_AGAIN));
-    Ok(())
 }
 
 impl Endpoint {
@@ -83,16 +55,53 @@ impl Endpoint {
     }
 
     /// An endpoint of another host. Connects to it, unless it is connected.
-    pub(super) fn far_peer(&mut self, target: &Target) -> Result<Peer, ConnectError> {
+    pub(super) fn far_peer(
+        &mut self,
+        target: &Target,
+        within: Option<Duration>,
+    ) -> Result<Peer, ConnectError> {
         if self.control.is_forked() {
             return Err(ConnectError::Forked);
         }
-        let (number, _) = self.control.far().connect(target)?;
+        let (number, _) = self.control.far().connect(target, within)?;
         self.handle_changes()?;
         let row = self.engine.transport().row_of(number);
         let peer = row.and_then(|row| self.engine.peer_at(row));
         let ended = || ConnectError::Far { name: target.to_string(), error: OpenError::Closed };
         peer.ok_or_else(ended)
+    }
+
+    /// An endpoint of another host as soon as it exists.
+    pub(super) fn far_peer_when_created(
+        &mut self,
+        target: &Target,
+        timeout: Option<Duration>,
+        deadline: Option<Instant>,
+    ) -> Result<Peer, ConnectError> {
+        // Whatever little time there is, what is there at once is found.
+        let mut within = timeout.map(|timeout| timeout.max(ONCE_WITHIN));
+        loop {
+            let error = match self.far_peer(target, within) {
+                Err(error) if error.may_come() => error,
+                other => return other,
+            };
+            within = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if within.is_some_and(|left| left.is_zero()) {
+                // A host that cannot be reached, or has no room, is another matter than an endpoint that is not there.
+                let is_missing = matches!(
+                    error,
+                    ConnectError::Far { error: OpenError::Refused(Refusal::NotFound), .. }
+                );
+                return Err(match target.host().filter(|_| is_missing) {
+                    Some(host) => ConnectError::NotCreated {
+                        name: target.name.on_host(host),
+                        after: timeout.unwrap_or_default(),
+                    },
+                    None => error,
+                });
+            }
+            std::thread::park_timeout(within.unwrap_or(ASK_AGAIN).min(ASK_AGAIN));
+        }
     }
 
     /// An endpoint of another host, whether it can be connected yet or not.
@@ -102,7 +111,7 @@ impl Endpoint {
         incarnation: Option<u128>,
     ) -> Result<Peer, ConnectError> {
         let Place::Host(host) = &target.at else {
-            return Err(TargetError::Address(target.to_string()).into());
+            return Err(TargetError::NoHost(target.to_string()).into());
         };
         let name = target.name.on_host(host);
         loop {

@@ -143,6 +143,21 @@ impl Endpoint {
         self.control.name().as_str()
     }
 
+    /// Whether this is its name: `x`, or `x@a` on host `a`.
+    ///
+    /// # Errors
+    /// [`ConnectError::Name`], and with the feature `net` `Target`, if it is no name.
+    pub fn is_named(&self, name: &str) -> Result<bool, ConnectError> {
+        #[cfg(feature = "net")]
+        let name = match self.far_target(name)? {
+            Ok(_) => return Ok(false),
+            Err(name) => name,
+        };
+        #[cfg(not(feature = "net"))]
+        let name = ChannelName::new(name)?;
+        Ok(name == *self.control.name())
+    }
+
     /// The existing endpoint of this name, which may be this endpoint itself. Asks its process to link with this
     /// endpoint, unless they are linked already. Waits for the answer, for at most 10 s.
     ///
@@ -151,11 +166,15 @@ impl Endpoint {
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         #[cfg(feature = "net")]
         let name = match self.far_target(name)? {
-            Ok(target) => return self.far_peer(&target),
+            Ok(target) => return self.far_peer(&target, None),
             Err(name) => name,
         };
         #[cfg(not(feature = "net"))]
         let name = ChannelName::new(name)?;
+        self.near_peer(name)
+    }
+
+    fn near_peer(&mut self, name: ChannelName) -> Result<Peer, ConnectError> {
         let (row, _) = self.control.connect(&name)?;
         self.handle_changes()?;
         self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
@@ -239,13 +258,16 @@ impl Endpoint {
         timeout: Option<Duration>,
     ) -> Result<Peer, ConnectError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        #[cfg(feature = "net")]
+        let name = match self.far_target(name)? {
+            Ok(target) => return self.far_peer_when_created(&target, timeout, deadline),
+            Err(name) => name,
+        };
+        #[cfg(not(feature = "net"))]
+        let name = ChannelName::new(name)?;
         let watch = self.control.watch_names()?;
         loop {
-            match self.peer(name) {
-                #[cfg(feature = "net")]
-                Err(error @ ConnectError::Far { .. }) => {
-                    far::pause(error, name, deadline, timeout)?
-                }
+            match self.near_peer(name.clone()) {
                 Err(ConnectError::NotFound(name)) => {
                     if !self.control.wait_for_names(&watch, deadline)? {
                         let after = timeout.unwrap_or_default();
@@ -437,12 +459,16 @@ impl Endpoint {
     }
 
     /// Completes all that is under way, as [`flush`](Self::flush) does, and closes the endpoint. Peers may
-    /// receive messages after that that went through rings or cells.
+    /// receive messages after that that went through rings or cells, or lie in the kernel of another host: waits until they do, or
+    /// that host is lost.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.
     pub fn close(mut self) -> Result<(), MessageError> {
-        self.flush()
+        self.flush()?;
+        #[cfg(feature = "net")]
+        self.engine.transport_mut().settle_far();
+        Ok(())
     }
 
     /// The engine alone, for tests that use other transports beside the rings.
@@ -554,7 +580,10 @@ impl Connector {
     pub fn connect(&self, name: &str) -> Result<u128, ConnectError> {
         #[cfg(feature = "net")]
         if let Some(target) = far::target(&*self.0, name)? {
-            return self.0.far().connect(&target).map(|(_, incarnation)| incarnation);
+            return match self.0.is_forked() {
+                true => Err(ConnectError::Forked),
+                false => self.0.far().connect(&target, None).map(|(_, incarnation)| incarnation),
+            };
         }
         self.0.connect(&ChannelName::new(name)?).map(|(_, incarnation)| incarnation)
     }

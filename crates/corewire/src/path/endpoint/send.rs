@@ -98,8 +98,8 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::Forever)
     }
 
-    /// More messages follow at once: those to other hosts may be kept back, to leave together, until a call waits, receives or
-    /// makes [`progress`](Self::progress), or about 64 KiB are there. Without it each leaves by itself, which costs a system
+    /// More messages follow at once: those to other hosts may be kept back, to leave together, until a call waits, finds nothing to
+    /// receive or makes [`progress`](Self::progress), or about 64 KiB are there. Without it each leaves by itself, which costs a system
     /// call. Messages within this machine leave at once in any case.
     ///
     /// ```
