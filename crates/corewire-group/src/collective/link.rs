@@ -1,6 +1,7 @@
 //! How members link, and one message from one to another.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire::{
@@ -10,7 +11,7 @@ use corewire::{
 use corewire_os::processor;
 use serde::{Deserialize, Serialize};
 
-use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers};
+use super::{CollectiveError, Communicator, CommunicatorBuilder, Tiers, Whose};
 use crate::engine::name_of;
 use crate::frame::{decode, encode};
 use crate::group::Group;
@@ -29,6 +30,8 @@ pub(super) const LOOKS_EVERY: Duration = Duration::from_millis(1);
 const DEATH_WITHIN: Duration = Duration::from_millis(250);
 /// A tag that no message has.
 const NO_TAG: u64 = u64::MAX;
+/// Members of a communicator over an endpoint at most.
+const NAMES_MAX: usize = 255;
 /// The tag of a member's first message: where it runs.
 const HELLO: u64 = u64::MAX - 1;
 /// Its maximum length: for every processor that Linux can have.
@@ -42,14 +45,45 @@ impl Communicator {
         group: &'a Group,
         view: &'a View,
     ) -> CommunicatorBuilder<'a> {
-        CommunicatorBuilder {
-            domain,
-            group,
-            view,
-            tiers: Tiers::Auto,
-            wait: Wait::default(),
-            timeout: Duration::from_secs(60),
-        }
+        CommunicatorBuilder::new(domain, Whose::View { group, view })
+    }
+
+    /// Begins to make a communicator over an endpoint, which it takes, with the endpoints of these names: by rank, the own
+    /// one's among them, and the same in all. Without a group, and also of several hosts (feature `net` of `corewire`): then
+    /// each name says of which host it is, `sum.2@b`, and `docs/hosts.md` says how hosts know each other. [`split`](Self::split) makes endpoints of this domain,
+    /// whose names begin with the member's and `.with.`; other hosts reach them through `corewire monitor --listen`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-over-{}", std::process::id()));
+    /// use corewire::Domain;
+    /// use corewire_group::Communicator;
+    ///
+    /// let domain = Domain::open_at(&dir)?;
+    /// let names = ["sum.0", "sum.1"]; // or "sum.0@a", "sum.1@b"
+    /// # let other = { let domain = domain.clone(); std::thread::spawn(move || {
+    /// #     let endpoint = domain.endpoint("sum.1").create().unwrap();
+    /// #     let mut all = Communicator::over(&domain, endpoint, &names).connect().unwrap();
+    /// #     all.allreduce(&mut [2u64], |one, other| one + other).unwrap();
+    /// # }) };
+    /// // Each of two processes does this, with its own name:
+    /// let endpoint = domain.endpoint("sum.0").create()?;
+    /// let mut all = Communicator::over(&domain, endpoint, &names).connect()?;
+    /// let mut values = [all.rank() as u64 + 1];
+    /// all.allreduce(&mut values, |one, other| one + other)?;
+    /// assert_eq!(values, [3]);
+    /// # other.join().unwrap();
+    /// # drop((all, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn over<'a>(
+        domain: &'a Domain,
+        endpoint: Endpoint,
+        names: &[impl AsRef<str>],
+    ) -> CommunicatorBuilder<'a> {
+        let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        CommunicatorBuilder::new(domain, Whose::Names { endpoint: Box::new(endpoint), names })
     }
 }
 
@@ -64,15 +98,21 @@ fn key_of(members: &[Member]) -> u64 {
     members.iter().fold(0, |key, Member { life, .. }| key.rotate_left(1) ^ life)
 }
 
-impl CommunicatorBuilder<'_> {
-    /// Whether members at the same last-level cache first do a call among themselves. Default: [`Tiers::Auto`]. All
-    /// members must say the same.
+impl<'a> CommunicatorBuilder<'a> {
+    fn new(domain: &'a Domain, whose: Whose<'a>) -> Self {
+        let timeout = Duration::from_secs(60);
+        Self { domain, whose, tiers: Tiers::Auto, wait: Wait::default(), timeout }
+    }
+
+    /// Whether members of the same host, or of one host at the same last-level cache, first do a call among themselves. Default:
+    /// [`Tiers::Auto`]. All members must say the same.
     pub fn tiers(mut self, tiers: Tiers) -> Self {
         self.tiers = tiers;
         self
     }
 
-    /// How calls wait. Default: [`Wait::Adaptive`].
+    /// How calls wait. Default: [`Wait::Adaptive`]. Those of a communicator [over](Communicator::over) an endpoint wait as that
+    /// does.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
@@ -84,39 +124,126 @@ impl CommunicatorBuilder<'_> {
         self
     }
 
-    /// Makes the communicator. Waits until all members have made theirs. A member has one with the same members at a
+    /// Makes the communicator. Waits until all members have made theirs. A member of a group has one with the same members at a
     /// time: while they stay the same, also in a later view, the one that it has goes on working, and
     /// [`duplicate`](Communicator::duplicate) makes more. To make another one in this way, all drop theirs first.
     ///
     /// # Errors
-    /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member ends before.
+    /// [`CollectiveError`]: among others, [`CollectiveError::Ended`] if a member of the group ends before, and
+    /// [`CollectiveError::Names`] if the names are none of members.
     pub fn connect(self) -> Result<Communicator, CollectiveError> {
-        let Self { domain, group, view, tiers, wait, timeout } = self;
-        let members = view.members.clone();
-        let rank = members.iter().position(|member| *member == group.member());
-        let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
-        let (domain, key) = (domain.clone(), key_of(&members));
-        let (group_name, view) = (group.name().to_owned(), view.number);
-        let origin = Origin { domain, group: group_name, view, key, tiers, wait, timeout };
-        origin.connect(members, rank, &mut |member| {
-            let name = group.name().to_owned();
-            match group.lives(member).unwrap_or(false) {
-                true => Ok(()),
-                false => Err(CollectiveError::Ended { name, member }),
+        let Self { domain, whose, tiers, wait, timeout } = self;
+        let domain = domain.clone();
+        let mut origin =
+            Origin { domain, of: Of::Names(Arc::default()), key: None, tiers, wait, timeout };
+        match whose {
+            Whose::View { group, view } => {
+                let members = view.members.clone();
+                let rank = members.iter().position(|member| *member == group.member());
+                let rank = rank.ok_or(CollectiveError::NoMember(view.number))?;
+                origin.of = Of::Group { name: group.name().to_owned(), view: view.number };
+                origin.key = Some(key_of(&members));
+                origin.connect(members, rank, &mut |member| {
+                    let name = group.name().to_owned();
+                    match group.lives(member).unwrap_or(false) {
+                        true => Ok(()),
+                        false => Err(CollectiveError::Ended { name, member }),
+                    }
+                })
             }
-        })
+            Whose::Names { endpoint, names } => {
+                let (names, rank) = names_of(&endpoint, &names)?;
+                let place = |rank| u8::try_from(rank).unwrap_or(u8::MAX);
+                let members = (0..names.len()).map(|rank| Member { place: place(rank), life: 0 });
+                let members = members.collect();
+                origin.of = Of::Names(names);
+                origin.link_all(*endpoint, members, rank, &mut |_| Ok(()))
+            }
+        }
     }
+}
+
+/// A member of a communicator over an endpoint: the name of its own, and its host's if that is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    name: String,
+    host: Option<String>,
+}
+
+impl Named {
+    /// The name of its endpoint in a communicator that was made of the first one, if `key` tells which.
+    fn endpoint(&self, key: Option<u64>) -> String {
+        let with = key.map_or_else(String::new, |key| format!(".with.{key}"));
+        format!("{}{with}", self.name)
+    }
+
+    /// What others call that.
+    fn address(&self, key: Option<u64>) -> String {
+        let host = self.host.as_ref().map_or_else(String::new, |host| format!("@{host}"));
+        self.endpoint(key) + &host
+    }
+}
+
+/// The members of these names, and the rank of the own one.
+fn names_of(
+    endpoint: &Endpoint,
+    names: &[String],
+) -> Result<(Arc<[Named]>, usize), CollectiveError> {
+    let wrong = |why: String| Err(CollectiveError::Names(why));
+    if names.len() > NAMES_MAX {
+        return wrong(format!("{} are given: at most {NAMES_MAX} are possible", names.len()));
+    }
+    let mut all: Vec<Named> = Vec::new();
+    let mut own = None;
+    for (rank, text) in names.iter().enumerate() {
+        if text.contains("://") {
+            return wrong(format!("{text} is an address: a name is needed"));
+        }
+        let (name, host) = match text.split_once('@') {
+            Some((name, host)) => (name, Some(host.to_owned())),
+            None => (text.as_str(), None),
+        };
+        let named = Named { name: name.to_owned(), host };
+        if all.contains(&named) {
+            return wrong(format!("{text} is given twice"));
+        }
+        if all.first().is_some_and(|first| first.host.is_some() != named.host.is_some()) {
+            return wrong(format!(
+                "{text}, beside {}: either all say their host, or none",
+                names[0]
+            ));
+        }
+        if endpoint.is_named(text)? {
+            own = Some(rank);
+        }
+        all.push(named);
+    }
+    match own {
+        Some(own) => Ok((all.into(), own)),
+        None => wrong(format!("none of them is that of the endpoint, {}", endpoint.name())),
+    }
+}
+
+/// Who the members are.
+#[derive(Debug, Clone)]
+pub(super) enum Of {
+    /// Those of a view of the group of this name.
+    Group {
+        /// The group's name.
+        name: String,
+        view: u64,
+    },
+    /// Those of these names, by place.
+    Names(Arc<[Named]>),
 }
 
 /// What a communicator was made with.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) domain: Domain,
-    /// The group's name.
-    pub(super) group: String,
-    pub(super) view: u64,
-    /// Tells the endpoints of its members from those of other communicators.
-    pub(super) key: u64,
+    pub(super) of: Of,
+    /// Tells the endpoints of its members from those of other communicators; `None` if they were given.
+    pub(super) key: Option<u64>,
     pub(super) tiers: Tiers,
     pub(super) wait: Wait,
     pub(super) timeout: Duration,
@@ -130,17 +257,43 @@ impl Origin {
         rank: usize,
         lives: &mut dyn FnMut(Member) -> Result<(), CollectiveError>,
     ) -> Result<Communicator, CollectiveError> {
-        let endpoint = self.domain.endpoint(&self.name(members[rank])).wait(self.wait);
+        let name = match &self.of {
+            Of::Group { .. } => self.address(members[rank]),
+            Of::Names(names) => names[usize::from(members[rank].place)].endpoint(self.key),
+        };
+        let endpoint = self.domain.endpoint(&name).wait(self.wait);
         let endpoint = endpoint.peers(members.len().saturating_sub(1).max(1)).create();
-        let mut endpoint = endpoint.map_err(|error| match error {
-            EndpointError::AlreadyExists(_) => CollectiveError::Exists(self.group.clone()),
-            error => error.into(),
+        let endpoint = endpoint.map_err(|error| match (error, &self.of) {
+            (EndpointError::AlreadyExists(_), Of::Group { name, .. }) => {
+                CollectiveError::Exists(name.clone())
+            }
+            (error, _) => error.into(),
         })?;
+        self.link_all(endpoint, members, rank, lives)
+    }
+
+    /// Links this member's endpoint with the others'.
+    fn link_all(
+        mut self,
+        mut endpoint: Endpoint,
+        mut members: Vec<Member>,
+        rank: usize,
+        lives: &mut dyn FnMut(Member) -> Result<(), CollectiveError>,
+    ) -> Result<Communicator, CollectiveError> {
         let deadline = Instant::now().checked_add(self.timeout);
         let mut peers = vec![None; members.len()];
         for other in (0..members.len()).filter(|other| *other != rank) {
             peers[other] = Some(self.link(&mut endpoint, members[other], lives, deadline)?);
         }
+        if self.key.is_none() {
+            for (member, peer) in members.iter_mut().zip(&peers) {
+                let of_peer = |peer: &Peer| endpoint.incarnation_of(*peer).unwrap_or_default();
+                let incarnation = peer.as_ref().map_or_else(|| endpoint.incarnation(), of_peer);
+                *member = Member::at(member.place, incarnation);
+            }
+            self.key = Some(key_of(&members));
+        }
+        let hosts: Vec<_> = members.iter().map(|member| self.host(*member)).collect();
         let tiers = self.tiers;
         let mut all = Communicator {
             origin: self,
@@ -156,14 +309,28 @@ impl Origin {
             under_way: Vec::new(),
         };
         let seats = all.exchange_seats()?;
-        all.sets = sets_of(&seats, tiers);
-        let cpus: BTreeSet<usize> = seats.iter().flat_map(|seat| &seat.cpus).copied().collect();
+        all.sets = sets_of(&seats, &hosts, tiers);
+        let cpus: BTreeSet<_> = (seats.iter().zip(&hosts))
+            .flat_map(|(seat, host)| seat.cpus.iter().map(move |cpu| (host, *cpu)))
+            .collect();
         all.is_crowded = all.size() > cpus.len();
         Ok(all)
     }
 
-    fn name(&self, member: Member) -> String {
-        name_with(&self.group, member.place, self.key)
+    /// What others call a member's endpoint.
+    fn address(&self, member: Member) -> String {
+        match &self.of {
+            Of::Group { name, .. } => name_with(name, member.place, self.key.unwrap_or_default()),
+            Of::Names(names) => names[usize::from(member.place)].address(self.key),
+        }
+    }
+
+    /// A member's host, if there may be several.
+    fn host(&self, member: Member) -> Option<String> {
+        match &self.of {
+            Of::Group { .. } => None,
+            Of::Names(names) => names[usize::from(member.place)].host.clone(),
+        }
     }
 
     /// Links with one other member as soon as it has its endpoint.
@@ -174,18 +341,33 @@ impl Origin {
         lives: &mut dyn FnMut(Member) -> Result<(), CollectiveError>,
         deadline: Option<Instant>,
     ) -> Result<Peer, CollectiveError> {
+        // Long enough to be woken by the name, short enough to hear of the member's end.
+        let pause = match self.host(member) {
+            None => Duration::from_millis(5),
+            // Another host may be far away.
+            Some(_) => Duration::from_secs(2),
+        };
+        let name = self.address(member);
         loop {
-            // Long enough to be woken by the name, short enough to hear of the member's end.
-            let pause = Some(Duration::from_millis(5));
-            match endpoint.peer_when_created(&self.name(member), pause) {
-                Err(ConnectError::NotCreated { .. }) => {}
+            let why = match endpoint.peer_when_created(&name, Some(pause)) {
+                Err(why @ ConnectError::NotCreated { .. }) => why,
+                Err(why) if why.may_come() => why,
                 other => return Ok(other?),
-            }
+            };
             lives(member)?;
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let (view, after) = (self.view, self.timeout);
-                return Err(CollectiveError::Timeout { member, view, after });
+            if deadline.is_none_or(|deadline| Instant::now() < deadline) {
+                continue;
             }
+            let after = self.timeout;
+            return Err(match (&self.of, why) {
+                (Of::Group { view, .. }, _) => {
+                    CollectiveError::Timeout { member, view: *view, after }
+                }
+                (_, ConnectError::NotCreated { name, .. }) => {
+                    ConnectError::NotCreated { name, after }.into()
+                }
+                (_, why) => why.into(),
+            });
         }
     }
 }
@@ -199,19 +381,23 @@ struct Seat {
     cpus: Vec<usize>,
 }
 
-/// The ranks of each cache, in the order of their first ones.
-fn sets_of(seats: &[Seat], tiers: Tiers) -> Vec<Vec<usize>> {
+/// The ranks of each host, or of each cache if there is one host, in the order of their first ones.
+fn sets_of(seats: &[Seat], hosts: &[Option<String>], tiers: Tiers) -> Vec<Vec<usize>> {
+    let has_hosts = hosts.iter().any(|host| *host != hosts[0]);
     let mut sets: Vec<(&str, Vec<usize>)> = Vec::new();
-    for (rank, Seat { cache, .. }) in seats.iter().enumerate() {
-        match sets.iter_mut().find(|(of, _)| of == cache) {
+    for (rank, (Seat { cache, .. }, host)) in seats.iter().zip(hosts).enumerate() {
+        let place = if has_hosts { host.as_deref().unwrap_or_default() } else { cache };
+        match sets.iter_mut().find(|(of, _)| *of == place) {
             Some((_, set)) => set.push(rank),
-            None => sets.push((cache, vec![rank])),
+            None => sets.push((place, vec![rank])),
         }
     }
     let large = sets.iter().filter(|(_, set)| set.len() > 1).count();
+    // What crosses to another host costs far more than what does not.
+    let worth = if has_hosts { 1 } else { 2 };
     match tiers {
         Tiers::One => vec![(0..seats.len()).collect()],
-        Tiers::Auto if large < 2 => vec![(0..seats.len()).collect()],
+        Tiers::Auto if large < worth => vec![(0..seats.len()).collect()],
         _ => sets.into_iter().map(|(_, set)| set).collect(),
     }
 }
@@ -526,30 +712,38 @@ impl Communicator {
 
     /// The error for a member that cannot be spoken with. If it has ended, so has the communicator.
     fn failed(&mut self, rank: usize, error: MessageError) -> CollectiveError {
-        let ended = match error {
-            MessageError::PeerDied { .. } | MessageError::PeerCutOff { .. } => rank,
+        let (rank, why) = match error {
+            MessageError::PeerDied { .. }
+            | MessageError::PeerCutOff { .. }
+            | MessageError::PeerLost { .. } => (rank, error),
             // It may have left because another one has died, whom this member has not heard of yet.
-            MessageError::PeerLeft { .. }
-            | MessageError::PeerLost { .. }
-            | MessageError::UnknownPeer => self.wait_for_death().unwrap_or(rank),
+            MessageError::PeerLeft { .. } | MessageError::UnknownPeer => {
+                self.wait_for_death().unwrap_or((rank, error))
+            }
             other => return other.into(),
         };
-        let (name, member) = (self.origin.group.clone(), self.members[ended]);
-        self.end(CollectiveError::Ended { name, member })
+        let member = self.members[rank];
+        let error = match &self.origin.of {
+            Of::Group { name, .. } => CollectiveError::Ended { name: name.clone(), member },
+            Of::Names(_) => CollectiveError::Gone { rank, why },
+        };
+        self.end(error)
     }
 
-    /// Who has died, if the kernel reports somebody soon.
-    fn wait_for_death(&mut self) -> Option<usize> {
+    /// Who has died or is lost, if the kernel reports somebody soon.
+    fn wait_for_death(&mut self) -> Option<(usize, MessageError)> {
         let until = Instant::now().checked_add(DEATH_WITHIN)?;
         let endpoint = self.endpoint.as_mut()?;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let nothing = Selector::tag(NO_TAG);
             match endpoint.within(left).receive_event_into(nothing, &mut []) {
-                Ok(Some(Event::Gone { peer, why: MessageError::PeerDied { .. } })) => {
-                    let died = self.peers.iter().position(|one| *one == Some(peer));
-                    if died.is_some() {
-                        return died;
+                Ok(Some(Event::Gone {
+                    peer,
+                    why: why @ (MessageError::PeerDied { .. } | MessageError::PeerLost { .. }),
+                })) => {
+                    if let Some(rank) = self.peers.iter().position(|one| *one == Some(peer)) {
+                        return Some((rank, why));
                     }
                 }
                 Ok(Some(_)) | Err(MessageError::Interrupted) => {}

@@ -19,8 +19,8 @@
 //! With fewer processors than members, the first member does the work of short barriers and allreduces, and short parts of
 //! an all-to-all are all sent before the first one is received: more work, but each member has to run only once.
 //!
-//! With [two levels](Tiers::Two), a barrier, broadcast, reduce and allreduce are made in two steps: members at the same last-level cache first do it among themselves, then one of each
-//! cache with the others, so that each value crosses to a cache once.
+//! With [two levels](Tiers::Two), a barrier, broadcast, reduce and allreduce are made in two steps: members of the same host, or of one host at the same last-level cache, first do it
+//! among themselves, then one of each with the others, so that each value crosses to a host or a cache once.
 //!
 //! Calls that are started (`iallreduce` and others) take the trees of short values: an allreduce is a reduce and a broadcast,
 //! and a gather and a reduce-scatter are one round in which each sends to all that need its part. They go on while the
@@ -36,6 +36,8 @@
 //! calls. A communicator that was dropped in order disturbs only those that still need a message from it. After a failed
 //! call a communicator sends nothing more, as if it had been dropped. A member that needs such a communicator first waits up to 250 ms
 //! for the kernel to report a death, and names the dead member if it does.
+//!
+//! Over an endpoint, also of other hosts, the same holds with [`CollectiveError::Gone`]: there a member may be lost that lives.
 
 mod algorithms;
 pub(crate) mod link;
@@ -53,7 +55,7 @@ pub use started::Request;
 
 use crate::member::Member;
 
-/// All members of one view, for collective calls.
+/// All members of one view, or [the endpoints of some names](Self::over), for collective calls.
 ///
 /// All members make the same calls in the same order. A call waits for the others as far as it needs them. Those that begin
 /// with `i`, such as [`iallreduce`](Self::iallreduce), only start it, and [`wait`](Self::wait) gives its result.
@@ -99,7 +101,7 @@ pub struct Communicator {
     rank: usize,
     /// The peer of each rank, except the own one.
     peers: Vec<Option<Peer>>,
-    /// The ranks at each last-level cache; all in one set if there is one level.
+    /// The ranks of each host or at each last-level cache; all in one set if there is one level.
     sets: Vec<Vec<usize>>,
     /// Whether there are more members than processors: what counts then is how often each must run.
     is_crowded: bool,
@@ -112,16 +114,16 @@ pub struct Communicator {
     under_way: Vec<started::Started>,
 }
 
-/// Whether members at the same last-level cache first do a call among themselves.
+/// Whether members of the same host, or of one host at the same last-level cache, first do a call among themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Tiers {
-    /// Two if there are two caches with at least two members each.
+    /// Two if there are several hosts, and one with several members, or two caches with at least two members each.
     #[default]
     Auto,
     /// All members are alike.
     One,
-    /// Those of each cache, and one of each with the others.
+    /// Those of each host or cache, and one of each with the others.
     Two,
 }
 
@@ -130,11 +132,17 @@ pub enum Tiers {
 #[must_use = "nothing is connected before `connect`"]
 pub struct CommunicatorBuilder<'a> {
     domain: &'a corewire::Domain,
-    group: &'a crate::group::Group,
-    view: &'a crate::member::View,
+    whose: Whose<'a>,
     tiers: Tiers,
     wait: corewire::Wait,
     timeout: Duration,
+}
+
+/// Who the members are.
+#[derive(Debug)]
+enum Whose<'a> {
+    View { group: &'a crate::group::Group, view: &'a crate::member::View },
+    Names { endpoint: Box<Endpoint>, names: Vec<String> },
 }
 
 /// Why a collective call failed.
@@ -149,6 +157,19 @@ pub enum CollectiveError {
         /// The member.
         member: Member,
     },
+    /// A member of a communicator [over](Communicator::over) an endpoint has died, has left before it did its part, or its host
+    /// cannot be reached any more.
+    #[error("rank {rank} is gone: {why}")]
+    Gone {
+        /// Its rank.
+        rank: usize,
+        /// What the endpoint says of it.
+        why: MessageError,
+    },
+    /// The names of members are not possible: one is given twice, none is that of the endpoint, or some say their host and some
+    /// do not.
+    #[error("the names of members: {0}")]
+    Names(String),
     /// There is no such rank. The call was not made: if only this member made the mistake, the communicator cannot be used any
     /// more; drop it, so that the others do not wait.
     #[error("no rank {asked}: the communicator has {size}")]
@@ -229,13 +250,13 @@ impl Communicator {
         self.members.len()
     }
 
-    /// The members, by rank.
+    /// The members, by rank. Of a communicator [over](Self::over) an endpoint, their places are those among the names.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The ranks at each last-level cache, or all in one set if there is one level.
+    /// The ranks of each host or at each last-level cache, or all in one set if there is one level.
     #[must_use]
     pub fn sets(&self) -> &[Vec<usize>] {
         &self.sets

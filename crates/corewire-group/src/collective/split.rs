@@ -39,7 +39,8 @@ impl Communicator {
         let members = ranks.iter().map(|rank| self.members[*rank]).collect();
         let mut origin = self.origin.clone();
         // The same for all, and for no other communicator of the group.
-        origin.key = [number, own].into_iter().fold(origin.key, mixed);
+        let key = origin.key.unwrap_or_default();
+        origin.key = Some([number, own].into_iter().fold(key, mixed));
         origin.connect(members, rank, &mut |_| self.poll_events()).map(Some)
     }
 
@@ -50,7 +51,8 @@ impl Communicator {
     /// As for [`split`](Self::split).
     pub fn duplicate(&mut self) -> Result<Self, CollectiveError> {
         let all = self.split(Some(0), 0)?;
-        all.ok_or(CollectiveError::NoMember(self.origin.view))
+        // All have chosen the same color.
+        all.ok_or(CollectiveError::NoSuchRank { asked: self.rank, size: self.size() })
     }
 }
 

@@ -39,7 +39,7 @@ fn leaving(test: &str, count: usize, tiers: Tiers, job: impl Fn(Communicator) + 
 }
 
 /// Every call, with every length that takes another way.
-fn every_call(all: &mut Communicator) {
+pub(crate) fn every_call(all: &mut Communicator) {
     let (size, rank) = (all.size(), all.rank());
     for length in [0usize, 1, 5, 1000, 20_000] {
         let own = |rank: usize| (0..length).map(move |at| (rank * 7919 + at) as u64);

@@ -10,5 +10,6 @@ mod clients;
 mod collectives;
 mod deaths;
 mod log;
+mod over;
 mod stops;
 mod torture;
