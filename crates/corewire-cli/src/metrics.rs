@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView, WindowView};
+use corewire::{
+    ChannelView, Domain, EndpointView, FarPeerView, PeerView, ReceiverView, WindowView,
+};
 use corewire_bind::{MethodTotals, Times};
 use corewire_circuit::monitor::Routes;
 use corewire_group::GroupView;
@@ -253,6 +255,28 @@ fn render_endpoints(views: &[EndpointView], text: &mut Text) {
     }
     let kept = each().map(|(of, peer)| (of, peer.kept_bytes));
     text.gauge("peer_kept_bytes", "What kept messages of a peer take of the budget.", kept);
+    render_far_peers(views, text);
+}
+
+/// Peers on other hosts.
+fn render_far_peers(views: &[EndpointView], text: &mut Text) {
+    let each = || {
+        views.iter().flat_map(|view| {
+            view.far_peers.iter().map(move |peer| {
+                let (own, name, way) = (&view.name, &peer.name, &peer.way);
+                (format!("{{endpoint=\"{own}\",peer=\"{name}\",way=\"{way}\"}}"), peer)
+            })
+        })
+    };
+    for (name, help, of) in OF_FAR_PEERS {
+        text.counter(name, help, each().map(|(labels, peer)| (labels, of(peer))));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "seconds")]
+    let round_trips = each().map(|(of, peer)| (of, peer.round_trip_us as f64 / 1e6));
+    let what = "Mean time of a round trip to a peer on another host, as the kernel sees it.";
+    text.gauge("far_peer_round_trip_seconds", what, round_trips);
+    let unsent = each().map(|(of, peer)| (of, peer.unsent_bytes));
+    text.gauge("far_peer_unsent_bytes", "Bytes that a peer's host has not acknowledged.", unsent);
 }
 
 /// What services have served, method by method.
@@ -401,6 +425,27 @@ const OF_PEERS: [OfPeer; 4] = [
     }),
     ("peer_received_bytes_total", "Payload bytes that came from a peer.", |peer| {
         peer.received_bytes
+    }),
+];
+
+type OfFarPeer = (&'static str, &'static str, fn(&FarPeerView) -> u64);
+
+/// Counters of a peer on another host.
+const OF_FAR_PEERS: [OfFarPeer; 5] = [
+    ("far_peer_sent_messages_total", "Messages sent to a peer on another host.", |peer| {
+        peer.sent_messages
+    }),
+    ("far_peer_sent_bytes_total", "Bytes of frames sent to a peer on another host.", |peer| {
+        peer.sent_bytes
+    }),
+    ("far_peer_received_messages_total", "Messages that came from such a peer.", |peer| {
+        peer.received_messages
+    }),
+    ("far_peer_received_bytes_total", "Bytes of frames that came from such a peer.", |peer| {
+        peer.received_bytes
+    }),
+    ("far_peer_reconnects_total", "Times such an endpoint was connected before.", |peer| {
+        peer.reconnects
     }),
 ];
 

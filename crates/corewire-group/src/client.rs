@@ -115,6 +115,9 @@ impl GroupClient {
     /// [`ClientError::NoGroup`]: no member has answered in time; [`ClientError`].
     pub fn connect(domain: &Domain, name: &str, timeout: Duration) -> Result<Self, ClientError> {
         let longest = name_of_client("", Member::client_of_life(0)).len();
+        if name.contains('@') {
+            return Err(ClientError::OtherHost(name.to_owned()));
+        }
         ChannelName::check(name, NAME_BYTES_MAX - longest)?;
         let random = random_u128()?;
         let life = u64::try_from(random & u128::from(u64::MAX)).unwrap_or_default();

@@ -11,6 +11,10 @@ use corewire::{
 use crate::log_file::LogFileError;
 use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX};
 
+/// Why a name of another host is refused.
+pub(crate) const ONE_HOST: &str = "it relies on deaths that are certain, and so is of one host: no host can tell another's death from a \
+    link that is down. Communicators over endpoints reach other hosts";
+
 /// Why a process has not become a member.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +33,9 @@ pub enum JoinGroupError {
         /// What it waited for.
         why: String,
     },
+    /// The name says that it is of another host: groups are of one.
+    #[error("group {0}: {ONE_HOST}")]
+    OtherHost(String),
     /// The group's name breaks a rule. The names of its members begin with it, so it is shorter than theirs.
     #[error("group {0}")]
     Name(#[from] NameError),
@@ -153,6 +160,9 @@ pub enum GroupError {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// The name says that the group is of another host: groups are of one.
+    #[error("group {0}: {ONE_HOST}")]
+    OtherHost(String),
     /// No member of such a group has answered.
     #[error("no member of group {name} has answered within {after:?}")]
     NoGroup {

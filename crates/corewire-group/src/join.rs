@@ -196,6 +196,9 @@ impl GroupBuilder {
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
         let last = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
         let longest = name_with("", last, u64::MAX).len();
+        if self.name.contains('@') {
+            return Err(JoinGroupError::OtherHost(self.name));
+        }
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let asked = self.command_bytes_max;
         if !(1..=COMMAND_BYTES_MAX).contains(&asked) {

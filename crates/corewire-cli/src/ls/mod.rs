@@ -22,7 +22,8 @@ in 16 is timed); - where it serves no interface or does not say within a second.
 Columns of channels: the PID of the sender; receivers that have joined and run, and the
 maximum; messages sent; how many messages the slowest receiver is behind, by its last
 published cursor; the maximum length of a message; the memory of ring and payload;
-processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
+processes that are joining. Columns of endpoints: the PID; peers, behind a + those on
+other hosts, and the maximum of each;
 messages sent and received since it was created, also to and from peers that have gone;
 bytes of unexpected messages (no receive call matches them yet), and the limit; the peer
 that sent most of these; whether a loan waits for a peer that has not released what it
@@ -46,7 +47,7 @@ most a second, and the others are not delayed.
 --json prints an array of objects with the key kind. Channels have name, pid,
 receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
 joining (an array of processes); with --owner, receivers and lag_max are null.
-Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
+Endpoints have name, pid, peers, peers_max, far_peers (on other hosts), sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
 nothing is kept), loan_waits_for, loan_bytes and unreleased_bytes (the peer for which
 a loan of so many bytes waits, and what it had not released then; null), copy_refusal (why it could not copy large messages from a peer's

@@ -1,7 +1,7 @@
 //! The lines of the table, and their cells.
 
 use super::rates::{
-    Endpoint, Flow, Member, MonitorLink, Participant, Peer, Rates, Receiver, Window,
+    Endpoint, FarPeer, Flow, Member, MonitorLink, Participant, Peer, Rates, Receiver, Window,
 };
 use super::services::{Calls, Method};
 use crate::units;
@@ -87,6 +87,29 @@ pub(super) fn of_peer(peer: &Peer) -> [Line; 2] {
         Line { cells, is_part: true, says_more: false, is_bad: false }
     };
     [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
+}
+
+/// One line for each direction. The one to it says how far away it is, and how much waits.
+pub(super) fn of_far_peer(peer: &FarPeer) -> [Line; 2] {
+    let line = |name: String, flow: Flow| {
+        let Flow { messages_per_s, bytes_per_s } = flow;
+        let rates = Rates { messages_per_s, bytes_per_s, ..Rates::default() };
+        let mut cells = cells(name, 0, &rates, [0; 3]);
+        cells.truncate(LAG);
+        Line { cells, is_part: true, says_more: false, is_bad: false }
+    };
+    let FarPeer { name, way, round_trip_us, unsent_bytes, reconnects, .. } = peer;
+    let mut how = format!(", {way}, {}", units::time(round_trip_us.saturating_mul(1000)));
+    if *unsent_bytes > 0 {
+        how += &format!(", {} unsent", units::size(*unsent_bytes));
+    }
+    if *reconnects > 0 {
+        how += &format!(
+            ", {reconnects} {}",
+            if *reconnects == 1 { "reconnect" } else { "reconnects" }
+        );
+    }
+    [line(format!("  from {name}"), peer.received), line(format!("  to {name}{how}"), peer.sent)]
 }
 
 pub(super) fn of_rank(endpoint: &Endpoint) -> Line {

@@ -66,7 +66,8 @@ wakes_per_s, lag, drops and is_asleep. endpoints holds objects with the keys nam
 messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, wakes_per_s, kept, \
 kept_bytes, budget_bytes, drops, deaths, is_asleep, job and rank (of an MPI rank; else null), and peers: objects with the keys name, \
 pid, sent and received (objects with the keys messages_per_s and bytes_per_s), kept and \
-kept_bytes. monitors holds objects with the keys monitor (its number), pid, circuits, \
+kept_bytes; and far_peers, those on other hosts: objects with the keys name, way (tcp or tls), sent, received, \
+round_trip_us, unsent_bytes and reconnects. monitors holds objects with the keys monitor (its number), pid, circuits, \
 frames_per_s, stored_lines and links: objects with the keys to and circuits. groups \
 holds objects with the keys group, view, decided, decided_per_s, behind, ended (members of \
 the view that have), members (objects with the keys place, pid, leads, accepts, behind and \

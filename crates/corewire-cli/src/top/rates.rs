@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use corewire::{
-    ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView, WindowView,
+    ChannelView, Domain, EndpointView, FarPeerView, MessageSample, PeerView, ReceiverView,
+    WindowView,
 };
 use corewire_bind::MethodTotals;
 use corewire_group::GroupView;
@@ -68,6 +69,7 @@ pub(crate) struct Endpoint {
     pub(crate) deaths: u64,
     pub(crate) is_asleep: bool,
     pub(crate) peers: Vec<Peer>,
+    pub(crate) far_peers: Vec<FarPeer>,
     #[serde(flatten)]
     pub(crate) place: Place,
 }
@@ -82,6 +84,21 @@ pub(crate) struct Peer {
     /// Messages of the peer that the endpoint keeps.
     pub(crate) kept: u64,
     pub(crate) kept_bytes: u64,
+}
+
+/// A peer of an endpoint on another host, with the rates since the look before, as the endpoint sees them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct FarPeer {
+    pub(crate) name: String,
+    /// `tcp` or `tls`.
+    pub(crate) way: String,
+    pub(crate) sent: Flow,
+    pub(crate) received: Flow,
+    pub(crate) round_trip_us: u64,
+    /// Bytes that its host has not acknowledged.
+    pub(crate) unsent_bytes: u64,
+    /// How often such an endpoint was connected before.
+    pub(crate) reconnects: u64,
 }
 
 /// A monitor, with its rate since the look before.
@@ -405,6 +422,16 @@ impl Endpoint {
                 Peer::between(before, peer)
             })
             .collect();
+        let far_peers = now.far_peers.iter().map(|peer| {
+            let before = before.and_then(|(before, seconds)| {
+                let same = |other: &&FarPeerView| {
+                    (&other.name, other.reconnects) == (&peer.name, peer.reconnects)
+                };
+                before.far_peers.iter().find(same).map(|before| (before, seconds))
+            });
+            FarPeer::between(before, peer)
+        });
+        let far_peers = far_peers.collect();
         let count = |name: &str| counter(&now.counters, name);
         let rate = |name: &str| {
             before.map_or(0.0, |(before, seconds)| {
@@ -435,6 +462,35 @@ impl Endpoint {
             deaths: count("deaths"),
             is_asleep: now.is_asleep,
             peers,
+            far_peers,
+        }
+    }
+}
+
+impl FarPeer {
+    fn between(before: Option<(&FarPeerView, f64)>, now: &FarPeerView) -> Self {
+        let flow = |of: fn(&FarPeerView) -> (u64, u64)| {
+            Flow::between(before.map(|(before, seconds)| (of(before), seconds)), of(now))
+        };
+        Self {
+            name: now.name.clone(),
+            way: now.way.clone(),
+            sent: flow(|peer| (peer.sent_messages, peer.sent_bytes)),
+            received: flow(|peer| (peer.received_messages, peer.received_bytes)),
+            round_trip_us: now.round_trip_us,
+            unsent_bytes: now.unsent_bytes,
+            reconnects: now.reconnects,
+        }
+    }
+}
+
+impl Flow {
+    /// Of messages and bytes, of which there were so many before, so many seconds ago.
+    fn between(before: Option<((u64, u64), f64)>, now: (u64, u64)) -> Self {
+        let Some((before, seconds)) = before else { return Self::default() };
+        Self {
+            messages_per_s: per_second(before.0, now.0, seconds),
+            bytes_per_s: per_second(before.1, now.1, seconds),
         }
     }
 }
@@ -442,12 +498,7 @@ impl Endpoint {
 impl Peer {
     fn between(before: Option<(&PeerView, f64)>, now: &PeerView) -> Self {
         let flow = |of: fn(&PeerView) -> (u64, u64)| {
-            let Some((before, seconds)) = before else { return Flow::default() };
-            let (before, now) = (of(before), of(now));
-            Flow {
-                messages_per_s: per_second(before.0, now.0, seconds),
-                bytes_per_s: per_second(before.1, now.1, seconds),
-            }
+            Flow::between(before.map(|(before, seconds)| (of(before), seconds)), of(now))
         };
         Self {
             name: now.name.clone(),

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::jobs::Job;
 use super::lines::{
     BYTES, DROPS, LAG, Line, PID, WAITS, WAKES, asleep, cells, circuits, clear_uncounted, lock,
-    of_link, of_member, of_method, of_participant, of_peer, of_rank, of_receiver, p99, rates_of,
+    of_far_peer, of_link, of_member, of_method, of_participant, of_peer, of_rank, of_receiver, p99,
+    rates_of,
 };
 use super::rates::{Channel, Endpoint, Group, Look, Monitor, Rates, Window};
 use super::services::Service;
@@ -170,7 +171,10 @@ impl<'a> Named<'a> {
         match self {
             Self::Service(service) => service.methods.iter().map(of_method).collect(),
             Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
-            Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
+            Self::Endpoint(Endpoint { peers, far_peers, .. }) => {
+                let near = peers.iter().flat_map(of_peer);
+                near.chain(far_peers.iter().flat_map(of_far_peer)).collect()
+            }
             Self::Job(job) => job.ranks.iter().map(|rank| of_rank(rank)).collect(),
             Self::Monitor(monitor) => monitor.links.iter().map(of_link).collect(),
             Self::Group(group) => {
@@ -246,7 +250,7 @@ mod tests {
     use super::*;
     use crate::ranks::Place;
     use crate::top::lines::short;
-    use crate::top::rates::{Flow, Member, MonitorLink, Peer};
+    use crate::top::rates::{FarPeer, Flow, Member, MonitorLink, Peer};
 
     /// A view of what has this in its name.
     fn filtered(filter: &str) -> View {
@@ -367,6 +371,15 @@ mod tests {
             kept: 5,
             kept_bytes: 600,
         };
+        let far = FarPeer {
+            name: "left@b".into(),
+            way: "tls".into(),
+            sent: flow(6.0),
+            received: flow(8.0),
+            round_trip_us: 250,
+            unsent_bytes: 2048,
+            reconnects: 1,
+        };
         let endpoint = Endpoint {
             name: "right".into(),
             pid: 1,
@@ -378,6 +391,7 @@ mod tests {
             deaths: 0,
             is_asleep: true,
             peers: vec![peer],
+            far_peers: vec![far],
             place: Place::default(),
         };
         let look = Look { endpoints: vec![endpoint], ..Look::default() };
@@ -385,7 +399,13 @@ mod tests {
         let cells: Vec<_> = lines.iter().map(|line| line.cells.join(" ")).collect();
         assert_eq!(
             cells,
-            ["right, asleep 1 7 0 5 0 0 1 0", "  from left 2 4 0 5", "  to left 2 3 0"]
+            [
+                "right, asleep 1 7 0 5 0 0 1 0",
+                "  from left 2 4 0 5",
+                "  to left 2 3 0",
+                "  from left@b - 8 0",
+                "  to left@b, tls, 250 us, 2.0 KiB unsent, 1 reconnect - 6 0"
+            ]
         );
         assert!(lines[0].is_bad && !lines[1].is_bad);
     }
@@ -403,6 +423,7 @@ mod tests {
             deaths: u64::from(rank),
             is_asleep: rank == 1,
             peers: Vec::new(),
+            far_peers: Vec::new(),
             place: Place { job: Some(12), rank: Some(rank) },
         };
         let look = Look { endpoints: vec![endpoint(1, 5.0), endpoint(0, 7.0)], ..Look::default() };

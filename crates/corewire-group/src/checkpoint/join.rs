@@ -143,6 +143,9 @@ impl ComputationBuilder {
         }
         // It is a part of names of files, too.
         let longest = channel_of(&name_of("", self.ranks.saturating_sub(1))).len();
+        if self.name.contains('@') {
+            return Err(ComputationError::OtherHost(self.name));
+        }
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));

@@ -63,10 +63,15 @@ use corewire::{
     ConnectError, CreateError, EndpointError, MessageError, NameError, OsError, WaitError,
 };
 
+use crate::error::ONE_HOST;
+
 /// Why a computation cannot go on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComputationError {
+    /// The name says that it is of another host: computations are of one.
+    #[error("computation {0}: {ONE_HOST}")]
+    OtherHost(String),
     /// The computation's name breaks a rule. The names of its ranks begin with it, so it is shorter than theirs.
     #[error("computation {0}")]
     Name(#[from] NameError),

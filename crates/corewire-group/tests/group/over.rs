@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corewire::{ConnectError, Domain, Endpoint};
-use corewire_group::{CollectiveError, Communicator};
+use corewire_group::{CollectiveError, Communicator, Computation, Group};
 
 use crate::collectives::every_call;
 
@@ -128,6 +128,19 @@ fn a_member_that_goes_ends_the_calls_of_all_others_with_its_rank() {
         *gone.lock().unwrap() += 1;
     });
     assert_eq!(*gone.lock().unwrap(), 2);
+}
+
+#[test]
+fn groups_and_computations_of_other_hosts_are_refused_with_the_reason() {
+    let hosts = Hosts::new("group");
+    hosts.write(&[("a", "127.0.0.1:1")]);
+    let domain = hosts.domain("a");
+    let group = Group::builder(&domain, "orders@b").join().unwrap_err();
+    let computation = Computation::builder(&domain, "orders@b", hosts.0.clone(), 0, 2).join();
+    let computation = computation.err().unwrap();
+    for why in [group.to_string(), computation.to_string()] {
+        assert!(why.contains("orders@b: it relies on deaths that are certain"), "{why}");
+    }
 }
 
 #[test]

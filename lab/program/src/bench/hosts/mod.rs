@@ -4,7 +4,7 @@
 mod namespace;
 mod raw;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use corewire::{Domain, Endpoint, Peer as Other, Selector, Wait};
@@ -174,7 +174,7 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     worker.reach(1);
     board.await_go();
     let own = host(1, is_apart && has_device());
-    let listener = TcpListener::bind((own, 0))?;
+    let listener = Raw::listen(own)?;
     let directory = worker.directory();
     write_hosts(
         directory,

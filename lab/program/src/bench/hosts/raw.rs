@@ -1,9 +1,11 @@
 //! Bare sockets: what endpoints of two hosts are compared with.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::super::prelude::*;
 
@@ -12,16 +14,38 @@ pub(super) const FRAMED: usize = 24;
 /// Messages that are written at once.
 pub(super) const TOGETHER: usize = 512;
 
+/// What the kernel is asked to keep for a receiver: as much as endpoints ask for.
+const RECEIVE_BYTES: usize = 1 << 20;
+
+fn socket_of(at: SocketAddr) -> Result<OwnedFd, Failure> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Before it is connected: the window that is told then depends on it.
+    sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES)?;
+    Ok(socket)
+}
+
 /// One end of a bare connection.
 pub(super) struct Raw {
     stream: TcpStream,
-    set: rustix::fd::OwnedFd,
+    set: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl Raw {
     pub(super) fn dial(at: SocketAddr) -> Result<Self, Failure> {
-        Self::of(TcpStream::connect(at)?)
+        let socket = socket_of(at)?;
+        rustix::net::connect(&socket, &at)?;
+        Self::of(socket.into())
+    }
+
+    /// Where one can be dialled.
+    pub(super) fn listen(at: IpAddr) -> Result<TcpListener, Failure> {
+        let at = SocketAddr::new(at, 0);
+        let socket = socket_of(at)?;
+        rustix::net::bind(&socket, &at)?;
+        rustix::net::listen(&socket, 1)?;
+        Ok(socket.into())
     }
 
     pub(super) fn accept(listener: &TcpListener) -> Result<Self, Failure> {
