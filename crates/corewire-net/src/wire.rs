@@ -13,6 +13,9 @@ use rustix::net::{SendFlags, Shutdown};
 /// What one system call reads at most.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
+/// What a session keeps that the kernel has not taken.
+const SESSION_BYTES: usize = 256 << 10;
+
 /// A connected socket.
 pub(crate) struct Wire {
     stream: Arc<Descriptor>,
@@ -45,7 +48,11 @@ impl std::fmt::Debug for Wire {
 impl Wire {
     /// A socket that does not block.
     pub(crate) fn new(stream: Descriptor, session: Option<rustls::Connection>) -> Self {
-        let session = session.map(|tls| Box::new(Session { tls, read: Vec::new() }));
+        let session = session.map(|mut tls| {
+            // It takes all that waits to leave at once: what is left over would be a record, and a write, of its own.
+            tls.set_buffer_limit(Some(SESSION_BYTES));
+            Box::new(Session { tls, read: Vec::new() })
+        });
         Self { stream: Arc::new(stream), session }
     }
 
@@ -122,6 +129,18 @@ impl Wire {
         match Self::write_tls(stream, &mut session.tls) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(count),
+        }
+    }
+
+    /// Gives a session of TLS bytes that leave with the next [`flush`](Self::flush). There is room for a frame if nothing
+    /// [waits](Self::has_waiting).
+    ///
+    /// # Errors
+    /// `WriteZero` if there is not.
+    pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => session.tls.writer().write_all(bytes),
+            None => Err(ErrorKind::InvalidInput.into()),
         }
     }
 

@@ -223,7 +223,7 @@ fn run(seed: u64, steps: u32, may_cut: bool) -> ([Side; 2], bool) {
             if !side.is_stopped || is_ending {
                 let mut out = Vec::new();
                 let has_sent = side.send(&mut dice, &mut out, !is_ending);
-                if has_sent || side.link.is_credit_due(true) {
+                if has_sent || side.link.is_credit_due(true, dice.one_in(2)) {
                     side.tell(&mut out);
                 }
                 wires[me].extend(out);

@@ -334,7 +334,7 @@ fn a_large_message_comes_to_a_peer_that_allows_little_and_says_so_late() {
                     break;
                 }
             }
-            if link.is_credit_due(bytes.is_empty())
+            if link.is_credit_due(bytes.is_empty(), true)
                 && let Some((told, length)) = link.credit()
             {
                 out.extend(&told[..length]);

@@ -22,6 +22,7 @@
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `exec` | has a channel, and executes itself as `left`, which prints what it still has |
 //! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
+//! | `far-sink` | receives numbered messages of another host, by the file of hosts that the channel's name is |
 //! | `quiet-sender`, `quiet-receiver` | are idle, then exchange a hundred messages |
 //! | `found` | says what the kernel gives it |
 //! | `limited` | creates channels under a limit on file sizes |
@@ -82,6 +83,7 @@ mod exposing;
 mod faults;
 mod forked;
 mod guest;
+mod hosts;
 mod in_place;
 mod intruder;
 mod large;
@@ -256,6 +258,7 @@ fn run() -> Outcome {
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "far-sink" => hosts::sink(&domain, &options),
         "work" => patterns::work(&domain, directory.as_ref(), &options),
         "watch" => patterns::watch(&domain, &options),
         "add-under-lock" => windows::add(&domain, &options),

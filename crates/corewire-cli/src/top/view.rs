@@ -404,7 +404,7 @@ mod tests {
                 "  from left 2 4 0 5",
                 "  to left 2 3 0",
                 "  from left@b - 8 0",
-                "  to left@b, tls, 250 us, 2.0 KiB unsent, 1 reconnect - 6 0"
+                "  to left@b, tls, 250 us, 2 KiB unsent, 1 reconnect - 6 0"
             ]
         );
         assert!(lines[0].is_bad && !lines[1].is_bad);

@@ -123,11 +123,13 @@ impl Incoming {
         }
     }
 
-    /// Whether the other side waits to be told that it may send more, or soon will. `is_all`: all that has arrived was taken.
-    pub(super) fn is_credit_due(&self, is_all: bool) -> bool {
+    /// Whether the other side waits to be told that it may send more, or soon will. `is_all`: all that has arrived was taken;
+    /// `is_pulling`: pieces come, of which not much is under way.
+    pub(super) fn is_credit_due(&self, is_all: bool, is_pulling: bool) -> bool {
         let untold = self.taken + self.credit - self.told_limit;
         // A whole frame always finds room.
-        let most = self.credit.div_ceil(2).min(self.credit.saturating_sub(WHOLE_BYTES)).max(1);
+        let part = self.credit.div_ceil(if is_pulling { 4 } else { 2 });
+        let most = part.min(self.credit.saturating_sub(WHOLE_BYTES)).max(1);
         untold >= most || is_all && self.frames >= FRAMES_UNTOLD_MAX
     }
 

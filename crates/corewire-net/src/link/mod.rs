@@ -9,8 +9,9 @@
 //!    carries them. A message of more than [`FRAME_BYTES_MAX`](corewire_layout::net::FRAME_BYTES_MAX) takes several.
 //! 2. The receiver [advances](Link::advance) over what has arrived, to the next bytes for its engine. It takes them in as
 //!    many parts as it likes, from wherever they are ([`pass`](Link::pass)).
-//! 3. Having passed half of what may be under way, or 64 frames and all that has arrived, it lets the sender send more
-//!    ([`credit`](Link::credit)); earlier if a frame goes that way anyhow, or a whole one would find no room.
+//! 3. Having passed half of what may be under way, a quarter while it pulls messages, or 64 frames and all that has arrived, it
+//!    lets the sender send more ([`credit`](Link::credit)); earlier if a frame goes that way anyhow, or a whole one would find no
+//!    room.
 //!
 //! # Credit
 //!
@@ -95,11 +96,11 @@ impl Link {
     }
 
     /// Whether the other side should be told now what it may send. Otherwise it is told behind a frame that goes there anyhow.
-    /// `is_all` says that all that has arrived was taken.
+    /// `is_all` says that all that has arrived was taken, `is_pulling` that it pulls messages from there.
     #[inline]
     #[must_use]
-    pub fn is_credit_due(&self, is_all: bool) -> bool {
-        self.incoming.is_credit_due(is_all)
+    pub fn is_credit_due(&self, is_all: bool, is_pulling: bool) -> bool {
+        self.incoming.is_credit_due(is_all, is_pulling)
     }
 
     /// Whether there is something to tell the other side.

@@ -87,7 +87,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(opened: Opened) -> Self {
-        let Opened { wire, traffic, arrived, own, other } = opened;
+        let Opened { wire, traffic, mut arrived, own, other } = opened;
+        // Of many idle peers, what they said at the beginning would be the most.
+        arrived.shrink_to_fit();
         Self {
             wire,
             traffic,

@@ -45,12 +45,13 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// The room that the next piece needs. If it is not a piece's turn, messages of another frame's length find room all the
-    /// same; where little may be under way, shorter ones: half of it is there sooner or later.
+    /// same, and are not behind much; where little may be under way, shorter ones. While it pulls, the other side lets three
+    /// quarters of what may be under way be there sooner or later.
     fn needs(&self, is_their_turn: bool, under_way_max: u64) -> u64 {
         let whole = FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64;
         let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX) + HEADER_BYTES_MAX as u64;
-        let left =
-            if is_their_turn { 0 } else { whole.min((under_way_max / 2).saturating_sub(whole)) };
+        let most = (under_way_max / 4 * 3).saturating_sub(whole);
+        let left = if is_their_turn { 0 } else { (whole * 3 / 2).min(most) };
         bytes + left
     }
 }

@@ -15,6 +15,8 @@ use super::connection::{Connection, DIRECT_BYTES, GATHERED_BYTES_MAX};
 use super::message::header_of;
 use crate::link::Link;
 
+/// What is encrypted at once: less than the longest record of TLS.
+const PART_BYTES: usize = 14 << 10;
 /// Messages of so many bytes with their headers go the usual way.
 const PLAIN_BYTES_MAX: usize = 256;
 /// Writes under way. A kernel counts about 1 KiB for each, however short: beyond this, what is to be sent is gathered until the
@@ -56,7 +58,7 @@ impl Connection {
     /// Whether the peer should be told now what it may send.
     #[inline]
     pub(super) fn is_credit_due(&self) -> bool {
-        self.link.is_credit_due(self.start == self.arrived.len())
+        self.link.is_credit_due(self.start == self.arrived.len(), self.pulls.has_some())
     }
 
     pub(super) fn waiting_bytes(&self) -> usize {
@@ -120,6 +122,9 @@ impl Connection {
             let Some((head, length)) = self.link.begin(&header) else { return false };
             self.asked.note_other(length as u64 + bytes);
             let mut gone = 0;
+            if self.wire.is_tls() && bytes >= DIRECT_BYTES {
+                gone = self.encrypt(&head[..length], source, *sent, bytes);
+            }
             if is_direct {
                 if stretches.is_empty() {
                     source.stretches(&mut |stretch| stretches.push(stretch));
@@ -139,6 +144,37 @@ impl Connection {
                 return true;
             }
         }
+    }
+
+    /// Gives the session of TLS a whole frame, if nothing waits before it. Returns how many bytes it has taken: all or none.
+    fn encrypt(&mut self, head: &[u8], source: &impl Source, from: u64, bytes: u64) -> usize {
+        if self.waiting_bytes() > 0 || self.wire.has_waiting() {
+            return 0;
+        }
+        // Small enough to stay in the nearest cache between the copy and the cipher.
+        let mut part = [0; PART_BYTES];
+        let mut filled = head.len();
+        part[..filled].copy_from_slice(head);
+        let mut done = 0;
+        while done < bytes {
+            let count = (bytes - done).min((PART_BYTES - filled) as u64);
+            let end = filled + usize::try_from(count).unwrap_or(0);
+            source.fill(from + done, &mut Fragment::private(&mut part[filled..end]));
+            if let Err(error) = self.wire.encrypt(&part[..end]) {
+                // Nothing can follow a part of a frame.
+                self.note_unsendable(error.kind());
+                break;
+            }
+            (done, filled) = (done + count, 0);
+        }
+        self.note_write();
+        match self.wire.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                self.note_unsendable(error.kind());
+            }
+            _ => {}
+        }
+        head.len() + usize::try_from(bytes).unwrap_or(0)
     }
 
     /// Gives the kernel a frame from where it lies. Returns how many bytes it has taken.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, NameKind};
@@ -21,8 +21,9 @@ use crate::open::domain::Domain;
 
 /// How long the process of an endpoint may take to say that it has a connection.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
-/// Connections for one endpoint that are handed over at the same time: a process that is stopped holds up no others.
-const HANDED_OVER_MAX: usize = 8;
+/// A process that has not taken so many connections for so long gets no more meanwhile: while it is stopped, it holds up no others.
+const SLOW_MAX: usize = 8;
+const SLOW_AFTER: Duration = Duration::from_millis(250);
 
 /// Takes connections of other hosts at one address, for all endpoints of a domain, and hands each to the process that has the
 /// endpoint which is wanted: nothing of what is sent passes through it. Returned by [`Domain::gateway`]. Dropping it frees the
@@ -85,35 +86,40 @@ impl fmt::Debug for Gateway {
     }
 }
 
-/// Connections that are handed over now, by the endpoint that is wanted.
-type HandedOver = Mutex<BTreeMap<ChannelName, usize>>;
+/// When the connections were taken that are handed over now, by the endpoint that is wanted.
+type HandedOver = Mutex<BTreeMap<ChannelName, Vec<Instant>>>;
 
 /// One of them.
 struct Turn<'a> {
     all: &'a HandedOver,
     wanted: &'a ChannelName,
+    since: Instant,
 }
 
 impl<'a> Turn<'a> {
-    /// `None` if too many of this endpoint's are handed over.
+    /// `None` if the process of this endpoint does not take what was handed over before.
     fn of(all: &'a HandedOver, wanted: &'a ChannelName) -> Option<Self> {
-        let mut counts = lock(all);
-        let count = counts.entry(wanted.clone()).or_default();
-        *count += 1;
-        let turn = Self { all, wanted };
-        let may_go = *count <= HANDED_OVER_MAX;
-        drop(counts);
-        may_go.then_some(turn)
+        let mut handed_over = lock(all);
+        let of_this = handed_over.entry(wanted.clone()).or_default();
+        let slow = of_this.iter().filter(|since| since.elapsed() > SLOW_AFTER).count();
+        if slow >= SLOW_MAX {
+            return None;
+        }
+        let since = Instant::now();
+        of_this.push(since);
+        Some(Self { all, wanted, since })
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut counts = lock(self.all);
-        if let Some(count) = counts.get_mut(self.wanted) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(self.wanted);
+        let mut handed_over = lock(self.all);
+        if let Some(of_this) = handed_over.get_mut(self.wanted) {
+            if let Some(at) = of_this.iter().position(|since| *since == self.since) {
+                of_this.swap_remove(at);
+            }
+            if of_this.is_empty() {
+                handed_over.remove(self.wanted);
             }
         }
     }
@@ -140,7 +146,7 @@ fn hand_over(
     let (name, is_tls) = (wanted.clone(), *is_tls);
     let sent = socket.send(&Frame::Dialled { name, is_tls }, &[stream.as_fd()]);
     sent.map_err(|_| Refusal::Busy)?;
-    match socket.receive_by(std::time::Instant::now().checked_add(within)) {
+    match socket.receive_by(Instant::now().checked_add(within)) {
         Ok((Frame::Done, _)) => Ok(()),
         Ok((Frame::Refused(Reason::Resources { .. }), _)) => Err(Refusal::Busy),
         // A process without connections to other hosts does not know the request.

@@ -13,6 +13,7 @@ mod endpoints;
 mod exchanges;
 mod exposures;
 mod held;
+mod hosts;
 mod large;
 mod listeners;
 mod mesh;

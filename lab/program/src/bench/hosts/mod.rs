@@ -1,13 +1,17 @@
 //! Endpoints of two hosts: round trips and streams over TCP, compared with bare sockets. Two processes in network namespaces of
 //! their own, if this user may make them; else over the loopback.
 
+mod behind;
+mod many;
 mod namespace;
+mod near;
 mod raw;
+mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use corewire::{Domain, Endpoint, Peer as Other, Selector, Wait};
+use corewire::{Domain, Endpoint, EndpointBuilder, Peer as Other, Selector, Wait};
 use corewire_harness::board::Board;
 use corewire_harness::statistics::median;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -30,6 +34,10 @@ const RAW: usize = 0;
 const GATEWAY: usize = 1;
 const IS_APART: usize = 2;
 const USED: usize = 3;
+/// What its memory has grown by with many idle peers, the processor time that these took, and how many there are.
+const GROWN: usize = 4;
+const IDLE_USED: usize = 5;
+const PEERS: usize = 6;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let is_apart = namespace::has_left();
@@ -40,13 +48,15 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         let pid = crew.pids().next().unwrap_or_default();
         namespace::connect(pid)?;
     }
+    tls::certify(crew.directory())?;
     crew.go();
     crew.await_step(0, 2)?;
     let address = |word: usize| {
         let port = u16::try_from(crew.board().word(0, word).load(Relaxed)).unwrap_or(0);
         SocketAddr::new(host(1, is_apart), port)
     };
-    write_hosts(crew.directory(), "a", [SocketAddr::new(host(0, is_apart), 1), address(GATEWAY)])?;
+    let at = [SocketAddr::new(host(0, is_apart), 1), address(GATEWAY)];
+    write_hosts(crew.directory(), "a", at)?;
     let mut raw = Raw::dial(address(RAW))?;
     let mut spinning = End::dial(crew.directory(), "a", "spin", Wait::Spin)?;
     let mut parking = End::dial(crew.directory(), "a", "park", Wait::Park)?;
@@ -116,42 +126,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     report.figure("waiting_us", "endpoints that sleep", blocks.median(3), "us");
     report.ratios("waiting_ratio", "ratio to the bare socket", &blocks.ratios(3, 2));
     for (index, (name, _, _)) in STREAMS.into_iter().enumerate() {
-        let at = 4 + 4 * index;
-        let words = |what: &str| format!("a stream of {name}, {what}");
-        report.figure(
-            &format!("raw_{name}_gb_per_s"),
-            &words("a bare socket"),
-            blocks.median(at),
-            "GB/s",
-        );
-        report.figure(
-            &format!("stream_{name}_gb_per_s"),
-            &words("endpoints"),
-            blocks.median(at + 2),
-            "GB/s",
-        );
-        report.ratios(
-            &format!("stream_{name}_ratio"),
-            "ratio to the bare socket",
-            &blocks.ratios(at + 2, at),
-        );
-        report.figure(
-            &format!("raw_{name}_cpu_s_per_gb"),
-            "processor time of both sides, bare",
-            blocks.median(at + 1),
-            "s/GB",
-        );
-        report.figure(
-            &format!("stream_{name}_cpu_s_per_gb"),
-            "of endpoints",
-            blocks.median(at + 3),
-            "s/GB",
-        );
-        report.ratios(
-            &format!("stream_{name}_cpu_ratio"),
-            "ratio to the bare socket",
-            &blocks.ratios(at + 3, at + 1),
-        );
+        let keys = (format!("raw_{name}"), format!("stream_{name}"));
+        stream_figures(report, keys, name, "a bare socket", &blocks, 4 + 4 * index);
     }
     report.rate(
         "raw_gathered_per_s",
@@ -163,8 +139,32 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     report.rate("raw_single_per_s", "8 B with a header, one in each write", blocks.median(15));
     report.rate("single_per_s", "messages of 8 B, not corked", blocks.median(14));
     report.ratios("single_ratio", "ratio to the bare socket", &blocks.ratios(14, 15));
+    near::lead(crew.directory(), options.rounds, report)?;
+    behind::lead(crew.directory(), options.rounds, report)?;
+    tls::lead(crew.directory(), address(RAW), &mut raw, crew.board(), (options.rounds, report))?;
     drop(raw);
+    many::lead(crew.directory(), crew.board(), report)?;
     crew.finish_with(report)
+}
+
+/// The figures of a stream: of the bare way from block `at` on, and of endpoints.
+fn stream_figures(
+    report: &mut Report,
+    (bare, own): (String, String),
+    what: &str,
+    bare_name: &str,
+    blocks: &Blocks,
+    at: usize,
+) {
+    let words = |whose: &str| format!("a stream of {what}, {whose}");
+    report.figure(&format!("{bare}_gb_per_s"), &words(bare_name), blocks.median(at), "GB/s");
+    report.figure(&format!("{own}_gb_per_s"), &words("endpoints"), blocks.median(at + 2), "GB/s");
+    let ratio = format!("ratio to {bare_name}");
+    report.ratios(&format!("{own}_ratio"), &ratio, &blocks.ratios(at + 2, at));
+    let used = "processor time of both sides, bare";
+    report.figure(&format!("{bare}_cpu_s_per_gb"), used, blocks.median(at + 1), "s/GB");
+    report.figure(&format!("{own}_cpu_s_per_gb"), "of endpoints", blocks.median(at + 3), "s/GB");
+    report.ratios(&format!("{own}_cpu_ratio"), &ratio, &blocks.ratios(at + 3, at + 1));
 }
 
 fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
@@ -183,6 +183,10 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     )?;
     let mut spinning = End::create(directory, "b", "spin", Wait::Spin)?;
     let mut parking = End::create(directory, "b", "park", Wait::Park)?;
+    let near = near::Follower::create(directory)?;
+    let behind = behind::Follower::create(directory)?;
+    let tls = tls::Follower::create(directory)?;
+    let many = many::Follower::create(directory)?;
     let domain = Domain::open_at(&directory.join("b"))?;
     let gateway = domain.gateway(&SocketAddr::new(own, 0).to_string())?;
     for (word, at) in [(RAW, listener.local_addr()?), (GATEWAY, gateway.address())] {
@@ -217,7 +221,10 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
         raw.send(&[7; 8], false)?;
         raw.block(false)?;
     }
-    Ok(())
+    near.follow(options.rounds)?;
+    behind.follow(options.rounds)?;
+    tls.follow(directory, &listener, &mut raw, (board, options.rounds))?;
+    many.follow(board)
 }
 
 /// Whether this process's network has a device besides the loopback.
@@ -230,14 +237,19 @@ fn host(index: usize, is_apart: bool) -> IpAddr {
     address.into()
 }
 
-/// Writes the file of hosts of one side.
+/// Writes the files of hosts of one side, without TLS and with it.
 fn write_hosts(directory: &Path, own: &str, at: [SocketAddr; 2]) -> Result<(), Failure> {
-    let mut text = format!("own = {own:?}\n");
-    for (name, at) in ["a", "b"].into_iter().zip(at) {
-        text += &format!("[hosts.{name}]\naddresses = [\"{at}\"]\ninsecure = true\n");
+    for (file, files, insecure) in
+        [(own.to_owned(), String::new(), true), (format!("{own}-tls"), tls::files_of(own), false)]
+    {
+        let mut text = format!("own = {own:?}\n{files}");
+        for (name, at) in ["a", "b"].into_iter().zip(at) {
+            text += &format!("[hosts.{name}]\naddresses = [\"{at}\"]\ninsecure = {insecure}\n");
+        }
+        text += "[[allow]]\nhosts = [\"*\"]\nendpoints = [\"*\"]\n";
+        std::fs::write(directory.join(format!("{file}.toml")), text)?;
     }
-    text += "[[allow]]\nhosts = [\"*\"]\nendpoints = [\"*\"]\n";
-    Ok(std::fs::write(directory.join(format!("{own}.toml")), text)?)
+    Ok(())
 }
 
 fn trips(count: usize, mut trip: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
@@ -280,15 +292,26 @@ struct End {
 }
 
 impl End {
-    fn create(directory: &Path, own: &str, name: &str, wait: Wait) -> Result<Self, Failure> {
+    /// One of the host that the file of hosts is about: `b`, or `b-tls`.
+    fn create(directory: &Path, file: &str, name: &str, wait: Wait) -> Result<Self, Failure> {
+        Self::create_with(directory, file, name, |builder| builder.wait(wait))
+    }
+
+    fn create_with(
+        directory: &Path,
+        file: &str,
+        name: &str,
+        options: impl Fn(EndpointBuilder) -> EndpointBuilder,
+    ) -> Result<Self, Failure> {
+        let own = file.split('-').next().unwrap_or(file);
         let domain = Domain::open_at(&directory.join(own))?;
-        let file = directory.join(format!("{own}.toml"));
-        let endpoint = domain.endpoint(name).wait(wait).hosts(&file).create()?;
+        let file = directory.join(format!("{file}.toml"));
+        let endpoint = options(domain.endpoint(name)).hosts(&file).create()?;
         Ok(Self { endpoint, other: None, buffer: vec![0; 1 << 20] })
     }
 
-    fn dial(directory: &Path, own: &str, name: &str, wait: Wait) -> Result<Self, Failure> {
-        let mut end = Self::create(directory, own, name, wait)?;
+    fn dial(directory: &Path, file: &str, name: &str, wait: Wait) -> Result<Self, Failure> {
+        let mut end = Self::create(directory, file, name, wait)?;
         end.other = Some(end.endpoint.peer(&format!("{name}@b"))?);
         Ok(end)
     }

@@ -34,9 +34,14 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn dial(at: SocketAddr) -> Result<Self, Failure> {
+        Self::of(Self::connect(at)?)
+    }
+
+    /// A socket alone.
+    pub(super) fn connect(at: SocketAddr) -> Result<TcpStream, Failure> {
         let socket = socket_of(at)?;
         rustix::net::connect(&socket, &at)?;
-        Self::of(socket.into())
+        Ok(socket.into())
     }
 
     /// Where one can be dialled.
