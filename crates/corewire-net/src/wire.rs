@@ -1,6 +1,6 @@
 //! The socket of a connection, with TLS or without. Never blocks.
 
-use std::io::{self, BufRead as _, ErrorKind, Write};
+use std::io::{self, BufRead as _, ErrorKind, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use corewire_layout::rendezvous::Stretch;
 use corewire_os::fork::Descriptor;
 use corewire_os::stream;
 use rustix::buffer::spare_capacity;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
 
 /// What one system call reads at most.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -229,6 +229,12 @@ struct Raw<'a>(BorrowedFd<'a>);
 impl Write for Raw<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         send(self.0, bytes)
+    }
+
+    /// All records with one system call.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        Ok(sendmsg(self.0, parts, &mut nothing, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -405,7 +405,7 @@ fn what_cannot_be_reached_is_named() {
     let taken = builder().hosts(&two.file("a")).listen(&at.to_string()).create();
     assert!(matches!(&taken, Err(EndpointError::Listen(_))), "{taken:?}");
     assert!(taken.unwrap_err().to_string().contains(&at.to_string()));
-    let late = a.peer_when_created("y@b", Some(Duration::from_millis(1))).unwrap_err();
+    let late = a.peer_when_created("y@b", Some(Duration::from_secs(1))).unwrap_err();
     assert!(
         matches!(&late, ConnectError::NotCreated { name, .. } if name.as_str() == "y@b"),
         "{late}"

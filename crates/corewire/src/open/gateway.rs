@@ -21,9 +21,11 @@ use crate::open::domain::Domain;
 
 /// How long the process of an endpoint may take to say that it has a connection.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Before a process that had no room is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// A process that has not taken so many connections for so long gets no more meanwhile: while it is stopped, it holds up no others.
-const SLOW_MAX: usize = 8;
-const SLOW_AFTER: Duration = Duration::from_millis(250);
+const SLOW_MAX: usize = 32;
+const SLOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Takes connections of other hosts at one address, for all endpoints of a domain, and hands each to the process that has the
 /// endpoint which is wanted: nothing of what is sent passes through it. Returned by [`Domain::gateway`]. Dropping it frees the
@@ -125,18 +127,33 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Hands a connection to the process that has the endpoint which is wanted.
+/// Hands a connection to the process that has the endpoint which is wanted. One that knows no more strangers for the moment is
+/// asked again.
 fn hand_over(
     domain: &DomainHandle,
     stream: &Descriptor,
     preface: &Preface,
     deadline: Deadline,
 ) -> Result<(), Refusal> {
-    let Preface { wanted, is_tls } = preface;
+    loop {
+        let within = deadline.left().ok_or(Refusal::Busy)?.min(TAKEN_WITHIN);
+        if has_handed_over(domain, stream, preface, within)? {
+            return Ok(());
+        }
+        std::thread::park_timeout(AGAIN_AFTER);
+    }
+}
+
+/// The same, once. False if the process has no room for it now.
+fn has_handed_over(
+    domain: &DomainHandle,
+    stream: &Descriptor,
+    Preface { wanted, is_tls }: &Preface,
+    within: Duration,
+) -> Result<bool, Refusal> {
     let record = domain.directory.look_up(wanted).map_err(|_| Refusal::Busy)?;
     let record =
         record.filter(|record| record.kind == NameKind::Endpoint).ok_or(Refusal::NotFound)?;
-    let within = deadline.left().ok_or(Refusal::Busy)?.min(TAKEN_WITHIN);
     let socket = domain.directory.connect(record.socket, within).map_err(|_| Refusal::Busy)?;
     let socket = socket.ok_or(Refusal::NotFound)?;
     let is_trusted = socket.peer().is_ok_and(|peer| peer.trusted().is_some());
@@ -147,8 +164,8 @@ fn hand_over(
     let sent = socket.send(&Frame::Dialled { name, is_tls }, &[stream.as_fd()]);
     sent.map_err(|_| Refusal::Busy)?;
     match socket.receive_by(Instant::now().checked_add(within)) {
-        Ok((Frame::Done, _)) => Ok(()),
-        Ok((Frame::Refused(Reason::Resources { .. }), _)) => Err(Refusal::Busy),
+        Ok((Frame::Done, _)) => Ok(true),
+        Ok((Frame::Refused(Reason::Resources { .. }), _)) => Ok(false),
         // A process without connections to other hosts does not know the request.
         Ok(_) => Err(Refusal::NotFound),
         Err(_) => Err(Refusal::Busy),

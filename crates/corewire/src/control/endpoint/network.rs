@@ -375,6 +375,13 @@ impl Network {
                         return Ok((known.number, theirs.1));
                     }
                 }
+                // A moment later it may.
+                Err(OpenError::Refused(Refusal::Busy))
+                    if deadline.left().is_some_and(|left| left > pause) =>
+                {
+                    drop(self.wait(state, pause));
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
                 Err(error) => return Err(failed(error)),
             }
         }

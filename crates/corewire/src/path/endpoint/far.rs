@@ -80,18 +80,21 @@ impl Endpoint {
     ) -> Result<Peer, ConnectError> {
         // Whatever little time there is, what is there at once is found.
         let mut within = timeout.map(|timeout| timeout.max(ONCE_WITHIN));
+        let mut is_missing = false;
         loop {
             let error = match self.far_peer(target, within) {
                 Err(error) if error.may_come() => error,
                 other => return other,
             };
+            // A host that cannot be reached, or has no room, is another matter than an endpoint that is not there. The last try may
+            // have had too little time to learn it.
+            is_missing = match &error {
+                ConnectError::Far { error: OpenError::Refused(Refusal::NotFound), .. } => true,
+                ConnectError::Far { error: OpenError::Timeout { .. }, .. } => is_missing,
+                _ => false,
+            };
             within = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if within.is_some_and(|left| left.is_zero()) {
-                // A host that cannot be reached, or has no room, is another matter than an endpoint that is not there.
-                let is_missing = matches!(
-                    error,
-                    ConnectError::Far { error: OpenError::Refused(Refusal::NotFound), .. }
-                );
                 return Err(match target.host().filter(|_| is_missing) {
                     Some(host) => ConnectError::NotCreated {
                         name: target.name.on_host(host),
