@@ -466,3 +466,54 @@ fn a_peer_that_is_stopped_loses_nothing_and_no_more_is_under_way_than_it_allows(
     }
     assert!(ends[0].0.take_completion(last).unwrap().is_some_and(|end| end.result.is_ok()));
 }
+
+/// What a receive had got of a message stays only if the rest follows, and not all of it once more: its sender has ended meanwhile,
+/// and this side has no room for all.
+#[test]
+fn a_message_whose_send_and_receive_have_both_ended_in_the_middle_comes_whole() {
+    for steps in 1..12 {
+        let mut ends = ends(1 << 20);
+        let [(first, to), (second, _)] = &mut ends;
+        let sent = message(3, 8 << 20);
+        let envelope = Envelope::tagged(5);
+        let lent = first.offer_lent(*to, envelope, &&sent[..]).unwrap().expect("it is offered");
+        let mut bytes = vec![0; sent.len()];
+        let mut target = &mut bytes[..];
+        let mut caller = Caller::new(Selector::tag(5), &mut target);
+        second.begin_receive(&mut caller).unwrap();
+        for _ in 0..steps {
+            first.progress(None).unwrap();
+            second.progress(Some(&mut caller)).unwrap();
+        }
+        let mut is_over = second.end_of(&caller).is_some();
+        if !is_over {
+            second.leave(&mut caller);
+        }
+        // The call that sends ends, and its memory is used for something else.
+        let is_sent = first.end_lent(lent, &&sent[..]);
+        let mut again = sent.clone();
+        again.fill(0xee);
+        if !is_sent && !is_over {
+            let memory = sent.clone().into();
+            first.start_send(*to, envelope, memory, Options::default()).unwrap();
+        }
+        for _ in 0..100 {
+            first.progress(None).unwrap();
+            second.progress(None).unwrap();
+        }
+        let mut bytes = vec![0; sent.len()];
+        if is_over {
+            continue;
+        }
+        let mut target = &mut bytes[..];
+        let mut caller = Caller::new(Selector::tag(5), &mut target);
+        second.begin_receive(&mut caller).unwrap();
+        while !is_over {
+            first.progress(None).unwrap();
+            second.progress(Some(&mut caller)).unwrap();
+            is_over = second.end_of(&caller).is_some();
+        }
+        assert_eq!(second.end_of(&caller).unwrap().unwrap().bytes, sent.len() as u64);
+        assert!(bytes == sent, "after {steps} steps");
+    }
+}

@@ -1,14 +1,16 @@
 //! Endpoints of two hosts: here two domains of one process, which know each other by a file of hosts each.
 
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire::{
-    ConnectError, Domain, Endpoint, EndpointError, Event, HostError, LossReason, MessageError,
-    Selector,
+    ChannelName, ConnectError, Domain, Endpoint, EndpointError, Event, HostError, LossReason,
+    MessageError, Selector,
 };
+use corewire_layout::net::Preface;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -161,6 +163,102 @@ fn a_message_of_which_a_receive_got_a_part_comes_whole_to_the_next_one() {
         }
         assert!(ended > 0);
     });
+}
+
+/// Also of those that a call began to send, whose time was over while the peer read them, and that it keeps no room for.
+fn sends_and_receives_with_little_time([mut a, mut b]: [Endpoint; 2], name: &str) {
+    let to_b = a.peer(name).unwrap();
+    let (count, bytes) = (150, 1_500_000);
+    let byte = |number: u64, at: usize| {
+        (number.wrapping_mul(31) ^ at as u64 ^ at as u64 >> 8).to_le_bytes()[0]
+    };
+    let message = |number: u64| (0..bytes).map(|at| byte(number, at)).collect::<Vec<_>>();
+    let times = |seed: u64, most: u64| {
+        let mut word = seed;
+        move || {
+            word = word
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            Duration::from_micros((word >> 33) % most)
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut time = times(5, 3000);
+            for number in 0..count {
+                let message = message(number);
+                while let Err(error) = a.send_timeout(to_b, number, &message, time()) {
+                    assert!(matches!(error, MessageError::Timeout { .. }), "{error}");
+                }
+            }
+            a.close().unwrap();
+        });
+        let mut time = times(9, 1500);
+        let mut buffer = vec![0; bytes];
+        for number in 0..count {
+            let status = loop {
+                if let Some(status) =
+                    b.receive_into_timeout(Selector::any(), &mut buffer, time()).unwrap()
+                {
+                    break status;
+                }
+                // What comes meanwhile no receive asks for.
+                let until = Instant::now() + 2 * time();
+                while Instant::now() < until {
+                    b.progress().unwrap();
+                }
+            };
+            assert_eq!((status.tag, status.bytes), (number, bytes as u64));
+            assert!(buffer == message(number), "message {number}");
+        }
+    });
+}
+
+#[test]
+fn messages_stay_whole_and_in_order_however_little_time_sends_and_receives_have() {
+    let two = Two::new("little-time");
+    let [a, _] = two.both();
+    let b = two.domain("b").endpoint("y").budget(1 << 20).hosts(&two.file("b"));
+    let b = b.listen("127.0.0.1:0").create().unwrap();
+    two.write([None, Some(b.listening()[0])]);
+    std::fs::write(
+        two.file("b"),
+        std::fs::read_to_string(two.file("b")).unwrap().replace("x*", "*"),
+    )
+    .unwrap();
+    sends_and_receives_with_little_time([a, b], "y@b");
+    // On one host, too.
+    let a = two.domain("a").endpoint("near").create().unwrap();
+    let b = two.domain("a").endpoint("nearer").budget(1 << 20).create().unwrap();
+    sends_and_receives_with_little_time([a, b], "nearer");
+}
+
+#[test]
+fn whoever_says_nothing_keeps_nobody_waiting_for_long() {
+    let two = Two::new("strangers");
+    two.write([None; 2]);
+    let gateway = two.domain("b").gateway("127.0.0.1:0").unwrap();
+    let listening = two.listening("b", "x1");
+    let _handed = two.domain("b").endpoint("x2").hosts(&two.file("b")).create().unwrap();
+    for (at, name) in [(listening.listening()[0], "x1"), (gateway.address(), "x2")] {
+        two.write([None, Some(at)]);
+        // Some say nothing, and some that they want the endpoint, and nothing more.
+        let preface = Preface { is_tls: false, wanted: ChannelName::new(name).unwrap() }.to_bytes();
+        let strangers: Vec<_> = (0..400)
+            .map(|number| {
+                let stream = TcpStream::connect(at).unwrap();
+                if number % 2 == 0 {
+                    // It may have been closed by now.
+                    let _ = (&stream).write_all(&preface);
+                }
+                stream
+            })
+            .collect();
+        let mut a =
+            two.domain("a").endpoint(&format!("to-{name}")).hosts(&two.file("a")).create().unwrap();
+        a.peer(&format!("{name}@b")).unwrap();
+        drop(strangers);
+    }
 }
 
 #[test]
@@ -428,7 +526,7 @@ fn a_process_that_is_not_asked_learns_that_a_connection_was_cut() {
         stream.write_all(&welcome).unwrap();
         let mut hello = [0; 50];
         stream.read_exact(&mut hello).unwrap();
-        let name = |text: &str| corewire_layout::name::ChannelName::new(text).unwrap();
+        let name = |text: &str| ChannelName::new(text).unwrap();
         let other = corewire_layout::net::Hello {
             name: name("x"),
             incarnation: 9,

@@ -76,9 +76,14 @@ impl Incoming {
         let has_ended = peers.has_ended(row);
         let has_room =
             from > 0 || has_ended || self.must_keep(peers, row) || self.may_keep(row, total);
-        let memory = match from {
-            0 => has_room.then(|| KeptBytes::of(total, &self.pool)).flatten(),
-            _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
+        // A part that is there already stays only if the rest of it follows.
+        let before = self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes));
+        let before = before.unwrap_or_default();
+        let memory = if from > 0 {
+            Some(before)
+        } else {
+            before.give_back(&self.pool);
+            has_room.then(|| KeptBytes::of(total, &self.pool)).flatten()
         };
         let is_held = memory.is_none();
         self.matching.begin_data(key, offer.number, memory);

@@ -60,9 +60,10 @@ impl Leaving {
         has_ended(&self.wire)
     }
 
-    /// Whether the other side's kernel has all.
-    fn has_arrived(&self) -> bool {
-        self.has_said_all && stream::state_of(&self.wire).is_ok_and(|(_, unsent)| unsent == 0)
+    /// How much the other side's kernel does not have yet; 0 only if it has all.
+    fn left(&self) -> u64 {
+        let unsent = stream::state_of(&self.wire).map_or(0, |(_, unsent)| u64::from(unsent));
+        unsent + self.out.len() as u64 + u64::from(!self.has_said_all)
     }
 
     fn wants(&self) -> PollFlags {
@@ -94,15 +95,20 @@ impl Closing {
         });
     }
 
-    /// Waits until the kernel of each other side has all that was sent, or its host is lost: nothing is lost by the end of this
-    /// process then.
+    /// Waits until the kernel of each other side has all that was sent, or takes nothing for as long as a silent host may: nothing
+    /// is lost by the end of this process then.
     pub fn settle(&mut self) {
         let silence = self.0.iter().map(|leaving| leaving.silence).max().unwrap_or_default();
-        let until = Instant::now() + silence + Duration::from_secs(1);
+        let limit = silence + Duration::from_secs(1);
+        let (mut left, mut until) = (u64::MAX, Instant::now() + limit);
         let mut pause = PAUSE;
         loop {
             self.0.retain_mut(|leaving| !leaving.go_on());
-            if self.0.iter().all(Leaving::has_arrived) || Instant::now() >= until {
+            let now_left = self.0.iter().map(Leaving::left).fold(0, u64::saturating_add);
+            if now_left < left {
+                (left, until) = (now_left, Instant::now() + limit);
+            }
+            if left == 0 || Instant::now() >= until {
                 return;
             }
             if !self.wait(pause) {

@@ -41,6 +41,8 @@ pub(crate) mod reachable;
 pub(crate) mod sample;
 pub(crate) mod shared;
 #[cfg(feature = "net")]
+pub(crate) mod strangers;
+#[cfg(feature = "net")]
 pub(crate) mod taking;
 pub(crate) mod window;
 

@@ -9,17 +9,16 @@ use std::time::{Duration, Instant};
 use corewire_layout::net::Preface;
 use corewire_net::open::{Deadline, accept, listen, read_preface};
 use corewire_os::OsError;
-use corewire_os::event::{Bell, wait_readable};
+use corewire_os::event::wait_readable;
 use corewire_os::fork::{Descriptor, generation};
 use corewire_os::process;
 use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
 
+use crate::control::strangers::Strangers;
 use crate::error::EndpointError;
 
 /// How long it may take until both sides know each other.
 pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(10);
-/// Connections that have not said yet who they are.
-pub(crate) const UNKNOWN_MAX: u64 = 64;
 /// What a thread that opens a connection needs of stack, with a margin.
 pub(crate) const STACK_BYTES: usize = 512 << 10;
 /// Before a process that has no descriptors left tries again.
@@ -38,15 +37,11 @@ pub(crate) struct Taking {
 }
 
 struct Own {
-    /// Rings when it must end, and when one more connection may be taken.
-    wake: Bell,
-    /// Connections that have not said yet who they are; with [`ENDED`] when it must end.
-    unknown: AtomicU64,
+    /// Their bell rings also when it must end.
+    strangers: Arc<Strangers>,
+    has_ended: AtomicU64,
     take: Box<Take>,
 }
-
-/// Added to the number of unknown connections: none is taken any more.
-const ENDED: u64 = 1 << 32;
 
 impl Taking {
     /// Takes connections at this address from now on.
@@ -55,8 +50,8 @@ impl Taking {
         take: impl Fn(Descriptor, Preface, Deadline) + Send + Sync + 'static,
     ) -> Result<Self, EndpointError> {
         let (listener, at) = listen(at)?;
-        let (wake, unknown) = (Bell::new()?, AtomicU64::new(0));
-        let own = Arc::new(Own { wake, unknown, take: Box::new(take) });
+        let (strangers, has_ended) = (Strangers::new()?, AtomicU64::new(0));
+        let own = Arc::new(Own { strangers, has_ended, take: Box::new(take) });
         let taking = Arc::clone(&own);
         // It has the listener alone: the address is free as soon as it has ended.
         let thread = begin("corewire-listen", move || taking.run(&listener))?;
@@ -76,8 +71,8 @@ impl Drop for Taking {
             std::mem::forget(self.thread.take());
             return;
         }
-        self.own.unknown.fetch_add(ENDED, Relaxed);
-        self.own.wake.ring();
+        self.own.has_ended.store(1, Relaxed);
+        self.own.strangers.gone().ring();
         // It does not panic, and is done in a moment.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -85,16 +80,18 @@ impl Drop for Taking {
 
 impl Own {
     fn run(self: &Arc<Self>, listener: &Descriptor) {
+        let gone = self.strangers.gone();
         loop {
-            let has_room = self.unknown.load(Relaxed) < UNKNOWN_MAX;
-            let all = [self.wake.as_fd(), listener.as_fd()];
-            let waited = wait_readable(if has_room { &all } else { &all[..1] }, None);
-            self.wake.silence();
-            if self.unknown.load(Relaxed) >= ENDED {
+            let waited = wait_readable(&[gone.as_fd(), listener.as_fd()], None);
+            gone.silence();
+            if self.has_ended.load(Relaxed) > 0 {
                 return;
             }
-            if !has_room {
+            let is_called = waited.as_ref().is_ok_and(|ready| ready.get(1) == Some(&true));
+            if is_called && !self.strangers.has_room() {
                 // Those that wait stay in the kernel's queue.
+                let again = self.strangers.close_oldest();
+                let _ = wait_readable(&[gone.as_fd()], again);
                 continue;
             }
             match waited.map_err(Into::into).and_then(|_| accept(listener)) {
@@ -102,27 +99,24 @@ impl Own {
                 Ok(None) => {}
                 Err(_) => {
                     // It stays in the kernel's queue, which makes the listener readable.
-                    let _ = wait_readable(&[self.wake.as_fd()], Some(Instant::now() + LATER));
+                    let _ = wait_readable(&[gone.as_fd()], Some(Instant::now() + LATER));
                 }
             }
         }
     }
 
     fn open(self: &Arc<Self>, stream: Descriptor) {
+        let Some(stranger) = self.strangers.add(&stream) else { return };
         let own = Arc::clone(self);
-        self.unknown.fetch_add(1, Relaxed);
-        let begun = begin("corewire-answer", move || {
+        // Without a thread it is closed.
+        let _ = begin("corewire-answer", move || {
             let deadline = Deadline::within(OPENED_WITHIN);
             // Of what is not corewire's, nobody needs to hear.
             if let Ok(preface) = read_preface(&stream, deadline) {
                 (own.take)(stream, preface, deadline);
             }
-            own.unknown.fetch_sub(1, Relaxed);
-            own.wake.ring();
+            drop(stranger);
         });
-        if begun.is_err() {
-            self.unknown.fetch_sub(1, Relaxed);
-        }
     }
 }
 

@@ -43,10 +43,11 @@ use corewire_os::OsError;
 use corewire_os::event::Bell;
 use corewire_os::fork::Descriptor;
 use corewire_os::stream;
-use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
+use corewire_ring::sync::Ordering::Relaxed;
 
 use super::EndpointControl;
-use crate::control::taking::{OPENED_WITHIN, Taking, UNKNOWN_MAX, begin};
+use crate::control::strangers::Strangers;
+use crate::control::taking::{OPENED_WITHIN, Taking, begin};
 use crate::error::{ConnectError, EndpointError};
 use crate::guard::lock;
 use crate::halves::{EndpointHalf as _, FarChange, FarHalf, notice};
@@ -73,7 +74,7 @@ pub(crate) struct Network {
     set: Arc<Set>,
     listening: Mutex<Vec<Taking>>,
     /// Connections that were handed over and have not said yet who they are.
-    unknown: AtomicU64,
+    strangers: Arc<Strangers>,
     state: Mutex<State>,
     /// A connection was opened or refused, or has ended; or this endpoint is closed.
     changed: Condvar,
@@ -145,6 +146,7 @@ impl Network {
             what: "make a set of descriptors".into(),
             errno: error.raw_os_error().unwrap_or_default(),
         })?;
+        let strangers = Strangers::new()?;
         Ok(Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             endpoint: OnceLock::new(),
@@ -153,7 +155,7 @@ impl Network {
             hosts,
             set: Arc::new(set),
             listening: Mutex::default(),
-            unknown: AtomicU64::new(0),
+            strangers,
             state: Mutex::default(),
             changed: Condvar::new(),
         }))
@@ -445,17 +447,15 @@ impl Network {
     /// taken now.
     pub(super) fn has_taken(&self, stream: Descriptor, preface: Preface) -> bool {
         let Some(this) = self.this.upgrade() else { return false };
-        if self.unknown.fetch_add(1, Relaxed) >= UNKNOWN_MAX {
-            self.unknown.fetch_sub(1, Relaxed);
+        let Some(stranger) = self.strangers.add(&stream) else {
+            // The other process asks again.
+            let _ = self.strangers.close_oldest();
             return false;
-        }
+        };
         let begun = begin("corewire-answer", move || {
             this.take(stream, &preface, Deadline::within(OPENED_WITHIN));
-            this.unknown.fetch_sub(1, Relaxed);
+            drop(stranger);
         });
-        if begun.is_err() {
-            self.unknown.fetch_sub(1, Relaxed);
-        }
         begun.is_ok()
     }
 }
