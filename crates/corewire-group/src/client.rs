@@ -17,7 +17,7 @@ use corewire_os::random_u128;
 
 use crate::decided::{DecidedEntry, Decision};
 use crate::engine::{in_thread, name_of_client, place_of};
-use crate::error::ClientError;
+use crate::error::{ClientError, of_one_host};
 use crate::frame::{
     Command, FRAME_TAG, ForClient, Frame, OfClient, UNANSWERED_MAX, encode, frames,
 };
@@ -115,12 +115,9 @@ impl GroupClient {
     /// [`ClientError::NoGroup`]: no member has answered in time; [`ClientError`].
     pub fn connect(domain: &Domain, name: &str, timeout: Duration) -> Result<Self, ClientError> {
         let longest = name_of_client("", Member::client_of_life(0)).len();
-        if name.contains('@') {
-            return Err(ClientError::OtherHost(name.to_owned()));
-        }
+        of_one_host(name, ClientError::OtherHost)?;
         ChannelName::check(name, NAME_BYTES_MAX - longest)?;
-        let random = random_u128()?;
-        let life = u64::try_from(random & u128::from(u64::MAX)).unwrap_or_default();
+        let life = u64::try_from(random_u128()? & u128::from(u64::MAX)).unwrap_or_default();
         let me = Member::client_of_life(life);
         let endpoint = domain.endpoint(&name_of_client(name, me)).peers(128).create()?;
         let mut client = Self {

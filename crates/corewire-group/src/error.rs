@@ -15,6 +15,11 @@ use crate::member::{COMMAND_BYTES_MAX, MEMBERS_MAX};
 pub(crate) const ONE_HOST: &str = "it relies on deaths that are certain, and so is of one host: no host can tell another's death from a \
     link that is down. Communicators over endpoints reach other hosts";
 
+/// Refuses a name of another host, with this error.
+pub(crate) fn of_one_host<E>(name: &str, refused: impl Fn(String) -> E) -> Result<(), E> {
+    if name.contains('@') { Err(refused(name.to_owned())) } else { Ok(()) }
+}
+
 /// Why a process has not become a member.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -30,9 +30,9 @@ use corewire_os::process::effective_uid;
 use corewire_os::report::Report;
 use rustix::io::Errno;
 
-use crate::collective::link::name_with;
+use crate::collective::connect::name_with;
 use crate::engine::{Engine, channel_of, in_thread, name_of, place_of};
-use crate::error::JoinGroupError;
+use crate::error::{JoinGroupError, of_one_host};
 use crate::frame::FRAME_BYTES;
 use crate::group::Group;
 use crate::log_file::writer::SAYS_AFTER;
@@ -196,9 +196,7 @@ impl GroupBuilder {
     fn join_until(self, deadline: Deadline) -> Result<Group, JoinGroupError> {
         let last = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
         let longest = name_with("", last, u64::MAX).len();
-        if self.name.contains('@') {
-            return Err(JoinGroupError::OtherHost(self.name));
-        }
+        of_one_host(&self.name, JoinGroupError::OtherHost)?;
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let asked = self.command_bytes_max;
         if !(1..=COMMAND_BYTES_MAX).contains(&asked) {

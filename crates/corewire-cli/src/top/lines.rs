@@ -1,8 +1,7 @@
 //! The lines of the table, and their cells.
 
-use super::rates::{
-    Endpoint, FarPeer, Flow, Member, MonitorLink, Participant, Peer, Rates, Receiver, Window,
-};
+use super::peers::{FarPeer, Flow, Peer};
+use super::rates::{Endpoint, Member, MonitorLink, Participant, Rates, Receiver, Window};
 use super::services::{Calls, Method};
 use crate::units;
 

@@ -3,6 +3,7 @@
 pub(crate) mod counting;
 mod jobs;
 mod lines;
+mod peers;
 mod rates;
 mod screen;
 mod services;

@@ -250,7 +250,8 @@ mod tests {
     use super::*;
     use crate::ranks::Place;
     use crate::top::lines::short;
-    use crate::top::rates::{FarPeer, Flow, Member, MonitorLink, Peer};
+    use crate::top::peers::{FarPeer, Flow, Peer};
+    use crate::top::rates::{Member, MonitorLink};
 
     /// A view of what has this in its name.
     fn filtered(filter: &str) -> View {

@@ -27,6 +27,7 @@ use super::files::{Checkpoint, Files};
 use super::gathering::{Gathering, channel_of, name_of};
 use super::part::{Part, PartRules, recovery_line};
 use crate::engine::in_thread;
+use crate::error::of_one_host;
 use crate::frame::{decode, encode};
 use crate::join::NAME_BYTES_MAX;
 
@@ -143,9 +144,7 @@ impl ComputationBuilder {
         }
         // It is a part of names of files, too.
         let longest = channel_of(&name_of("", self.ranks.saturating_sub(1))).len();
-        if self.name.contains('@') {
-            return Err(ComputationError::OtherHost(self.name));
-        }
+        of_one_host(&self.name, ComputationError::OtherHost)?;
         ChannelName::check(&self.name, NAME_BYTES_MAX - longest)?;
         let deadline =
             self.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));

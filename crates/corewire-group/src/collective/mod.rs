@@ -40,7 +40,8 @@
 //! Over an endpoint, also of other hosts, the same holds with [`CollectiveError::Gone`]: there a member may be lost that lives.
 
 mod algorithms;
-pub(crate) mod link;
+pub(crate) mod connect;
+mod link;
 mod parts;
 mod split;
 mod started;
@@ -94,7 +95,7 @@ use crate::member::Member;
 /// # }
 /// ```
 pub struct Communicator {
-    origin: link::Origin,
+    origin: connect::Origin,
     /// None once the communicator has ended: so others that still need this member hear of it.
     endpoint: Option<Endpoint>,
     members: Vec<Member>,

@@ -117,7 +117,7 @@ impl Link {
         Some(Header { immediate, ..Header::new(FrameKind::Credit, limit, messages) }.to_bytes())
     }
 
-    /// Lets so many bytes be under way from now on, if that is more than before: whoever carries the bytes keeps them.
+    /// Lets so many bytes be under way from now on, if that is more than before. The other side is told with the next [`credit`](Self::credit).
     pub fn grow(&mut self, credit: u64) {
         self.incoming.grow(credit.min(CREDIT_BYTES_MAX));
     }

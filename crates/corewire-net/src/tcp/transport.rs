@@ -118,7 +118,7 @@ impl Transport for Tcp {
             self.next_ready()
         });
         if found.is_none() && self.is_gathering {
-            // Whoever receives waits for an answer, perhaps.
+            // A program that receives waits for an answer, perhaps.
             self.flush();
         }
         found

@@ -72,7 +72,7 @@ impl Strangers {
             return Some(until);
         }
         if let Some(stream) = oldest.stream.take() {
-            // Whoever reads from it sees its end.
+            // A thread that reads from it sees its end.
             let _ = stream.shutdown(Shutdown::Both);
         }
         None

@@ -60,7 +60,7 @@ pub(super) fn lead(directory: &Path, board: &Board, report: &mut Report) -> Resu
     let hosts = Hosts::read(&directory.join("a.toml")).map_err(Failure::other)?;
     let target = Target::parse("many@b").map_err(Failure::other)?;
     let target = target.ok_or_else(|| Failure::other("no target"))?;
-    // What the first ones cost the process, whoever they are, is not counted.
+    // What the first ones cost the process, is not counted.
     let (first, _) = dial_all(&hosts, &target, COUNT..COUNT + FIRST)?;
     let await_peers = |count: usize| {
         while board.word(0, PEERS).load(Acquire) < count as u64 {
