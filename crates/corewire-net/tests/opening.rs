@@ -1,10 +1,9 @@
 //! How connections begin: who gets in, and what both sides learn if not.
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
-
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -23,6 +22,9 @@ use corewire_os::fork::Descriptor;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -266,7 +268,7 @@ fn a_side_without_tls_1_3_is_refused_at_both_ends() {
         let taken = scope.spawn(|| take(&listener.0, &hosts).unwrap_err());
         // An alert (21) of the kind `protocol_version` (70) follows the answer.
         let mut bytes = [0; 8 + 7];
-        std::io::Read::read_exact(&mut &old, &mut bytes).unwrap();
+        (&old).read_exact(&mut bytes).unwrap();
         assert_eq!((bytes[8], bytes[14]), (21, 70), "{bytes:?}");
         drop(old);
         let error = taken.join().unwrap().to_string();
@@ -306,6 +308,78 @@ fn what_has_no_tls_is_refused_where_it_must_have_it_and_a_rule_decides_what_is_r
     assert!(matches!(first, Err(OpenError::OtherEndpoint { .. })), "{first:?}");
 }
 
+/// An address of this machine that is not the loopback's, if it has one.
+fn outside() -> Option<IpAddr> {
+    // Nothing is sent: the kernel only finds the way.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("203.0.113.1:9").ok()?;
+    socket.local_addr().ok().map(|at| at.ip()).filter(|at| !at.is_loopback())
+}
+
+// Keeps P261.
+#[test]
+fn without_tls_only_insecure_hosts_at_their_addresses_are_connected_beyond_the_loopback() {
+    let Some(outside) = outside() else { return println!("skipped: no address but the loopback") };
+    let listener = listen(SocketAddr::new(outside, 0)).unwrap();
+    let at = listener.1.to_string();
+    let hosts = |own: &str, [a, b]: [(&str, bool); 2]| {
+        let mut text = format!("own = {own:?}\n[[allow]]\nhosts = [\"a\"]\nendpoints = [\"x\"]\n");
+        for (host, (at, insecure)) in ["a", "b"].into_iter().zip([a, b]) {
+            text += &format!("[hosts.{host}]\naddresses = [\"{at}\"]\ninsecure = {insecure}\n");
+        }
+        Hosts::parse(Path::new("/etc/hosts.toml"), &text).unwrap()
+    };
+    let trusting = hosts("a", [(&at, true), (&at, true)]);
+    // The side that dials does not let it be open to everybody.
+    let careful = hosts("a", [(&at, true), (&at, false)]);
+    let target = Target::parse("x@b").unwrap().unwrap();
+    let caller = Own { name: name("caller"), incarnation: 1 };
+    let refused = dial(&careful, &caller, Numbers::default(), &target, LONG).unwrap_err();
+    assert!(matches!(&refused, OpenError::NotSecure { address, .. } if *address == outside));
+    assert!(refused.to_string().contains("/etc/hosts.toml"), "{refused}");
+    // It has connected before it knew that.
+    while accept(&listener.0).unwrap().is_none() {
+        thread::yield_now();
+    }
+    for (dialled, why) in [
+        (hosts("b", [(&at, false), (&at, false)]), Refusal::NeedsTls),
+        (hosts("b", [(&at, false), (&at, true)]), Refusal::NeedsTls),
+        (hosts("b", [("192.0.2.1:1", true), (&at, true)]), Refusal::OtherHost),
+    ] {
+        let [first, second] = meet(&listener, &trusting, &dialled, "x@b").map(Result::unwrap_err);
+        assert_eq!((first, second), (OpenError::Refused(why), OpenError::RefusedHere(why)));
+    }
+    let dialled = hosts("b", [(&at, true), (&at, true)]);
+    let [first, second] = meet(&listener, &trusting, &dialled, "x@b");
+    assert!(first.is_ok() && second.is_ok());
+}
+
+// Keeps P261.
+#[test]
+fn a_side_without_a_certificate_is_refused() {
+    let directory = Directory::new("nobody");
+    let authority = authority("known");
+    directory.write("all.pem", &authority.pem());
+    certify(&directory, &authority, "b", "b", false);
+    let listener = local();
+    let hosts = hosts(&directory, "b", Some("b"), listener.1);
+    let mut stream = TcpStream::connect(listener.1).unwrap();
+    stream.write_all(&Preface { is_tls: true, wanted: name("x") }.to_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let mut session = ClientConnection::new(Arc::new(config), "b".try_into().unwrap()).unwrap();
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| take(&listener.0, &hosts).unwrap_err());
+        let mut welcome = [0; 8];
+        stream.read_exact(&mut welcome).unwrap();
+        // Its own part ends before the other side has looked at it.
+        while session.complete_io(&mut stream).is_ok_and(|(read, written)| read + written > 0) {}
+        let error = taken.join().unwrap().to_string();
+        assert!(error.contains("certificate"), "{error}");
+    });
+}
+
 #[test]
 fn what_cannot_be_used_is_named() {
     let directory = Directory::new("named");
@@ -328,13 +402,29 @@ fn what_cannot_be_used_is_named() {
     let closed = dial(&known, "x@b");
     assert!(matches!(&closed, OpenError::Unreachable { tried } if tried.len() == 1), "{closed}");
     assert!(closed.to_string().contains(&at.to_string()), "{closed}");
-    // A key that others can read.
+    // Files that others can change, and a key that others can read.
     let listener = local();
-    let tls = hosts(&directory, "a", Some("a"), listener.1);
-    std::fs::set_permissions(directory.0.join("a.key"), PermissionsExt::from_mode(0o644)).unwrap();
-    let [first, _] = meet(&listener, &tls, &known, "x@b");
-    let shown = first.unwrap_err().to_string();
-    assert!(shown.contains("it is refused") || shown.contains("a.key"), "{shown}");
+    certify(&directory, &authority, "b", "b", false);
+    let [tls, other] = ["a", "b"].map(|own| hosts(&directory, own, Some(own), listener.1));
+    for (file, mode, why) in [
+        ("a.key", 0o640, "a.key: it has mode 0640, so that others can read or write it"),
+        ("a.pem", 0o622, "a.pem: it has mode 0622, so that others can write it"),
+        ("all.pem", 0o606, "all.pem: it has mode 0606, so that others can write it"),
+    ] {
+        std::fs::set_permissions(directory.0.join(file), PermissionsExt::from_mode(mode)).unwrap();
+        let [first, _] = meet(&listener, &tls, &other, "x@b");
+        let shown = first.unwrap_err().to_string();
+        // The side that is dialled reads some of them first, and does not tell what is its own matter.
+        assert!(
+            shown.contains(why) || shown.contains("it cannot take a connection now"),
+            "{shown}"
+        );
+        std::fs::set_permissions(directory.0.join(file), PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    std::fs::set_permissions(directory.0.join("b.key"), PermissionsExt::from_mode(0o644)).unwrap();
+    let [first, second] = meet(&listener, &tls, &other, "x@b").map(Result::unwrap_err);
+    assert_eq!(first, OpenError::Refused(Refusal::Busy));
+    assert!(second.to_string().contains("b.key: it has mode 0644"), "{second}");
     for text in ["tcp://", "tcp://b/x", "tcp://b:0/x", "tcp://b:1/", "x@", "@b", "x@b@c", "x@b c"] {
         assert!(Target::parse(text).is_err(), "{text}");
     }
