@@ -334,6 +334,22 @@ impl Matching {
         self.unexpected.list.get(key).map(|message| (key, message))
     }
 
+    /// The oldest message of another peer than this that `selector` asks for, if it is whole: of each peer the first one comes
+    /// first.
+    pub(crate) fn find_whole_of_others(&self, selector: &Selector, peer: Peer) -> Option<Key> {
+        let mut passed = vec![peer];
+        for (key, message) in self.unexpected.list.iter() {
+            if !message.is_wanted(selector) || passed.contains(&message.source) {
+                continue;
+            }
+            if message.is_whole() {
+                return Some(key);
+            }
+            passed.push(message.source);
+        }
+        None
+    }
+
     /// The messages that `selector` asks for and that nobody has claimed, oldest first.
     pub(crate) fn all_of(&self, selector: &Selector) -> Vec<Key> {
         let wanted = |(_, message): &(Key, &Unexpected)| message.is_wanted(selector);

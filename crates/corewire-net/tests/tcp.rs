@@ -467,6 +467,54 @@ fn a_peer_that_is_stopped_loses_nothing_and_no_more_is_under_way_than_it_allows(
     assert!(ends[0].0.take_completion(last).unwrap().is_some_and(|end| end.result.is_ok()));
 }
 
+/// Also one that waits for any peer, and has begun with a message whose sender is stopped.
+#[test]
+fn a_message_of_which_only_a_part_comes_holds_up_its_sender_alone() {
+    let (mut engine, slow, _) = beside_a_link(256 << 10);
+    let [opened, other] = opened_of(sockets());
+    engine.transport_mut().add(opened, 2).unwrap();
+    let mut other_tcp = tcp();
+    other_tcp.add(other, 1).unwrap();
+    let mut other = Engine::new(other_tcp, Budget::new(1 << 20, 4), Seed(7));
+    other.handle_notices().unwrap();
+    let to = other.peer_at(0).unwrap();
+    let message = message(1, 100_000);
+    let begun = Header { total: Some(100_000), ..Header::new(FrameKind::Tagged, 1, 60_000) };
+    let (head, length) = begun.to_bytes();
+    std::io::Write::write_all(&mut &slow, &[&head[..length], &message[..1000]].concat()).unwrap();
+    let mut bytes = vec![0; 100_000];
+    let mut target = &mut bytes[..];
+    let mut caller = Caller::new(Selector::any(), &mut target);
+    engine.begin_receive(&mut caller).unwrap();
+    while engine.progress(Some(&mut caller)).unwrap() {}
+    assert!(!engine.step_aside(&mut caller), "nothing else is there");
+    assert!(other.try_inject(to, &Envelope::tagged(2), b"short"));
+    engine.transport_mut().sleep(SLEEP_NS, &[]);
+    while engine.progress(Some(&mut caller)).unwrap() {}
+    assert!(engine.end_of(&caller).is_none());
+    assert!(engine.step_aside(&mut caller));
+    let status = engine.end_of(&caller).unwrap().unwrap();
+    assert_eq!((status.tag, status.bytes), (2, 5));
+    assert_eq!(&bytes[..5], b"short");
+    // The rest of the first comes later.
+    let rest = Header::new(FrameKind::Rest, 60_000, 40_000);
+    let (head, length) = rest.to_bytes();
+    let all = [&message[1000..60_000], &head[..length], &message[60_000..]].concat();
+    std::io::Write::write_all(&mut &slow, &all).unwrap();
+    let mut target = &mut bytes[..];
+    let mut caller = Caller::new(Selector::any(), &mut target);
+    engine.begin_receive(&mut caller).unwrap();
+    let status = loop {
+        if let Some(end) = engine.end_of(&caller) {
+            break end.unwrap();
+        }
+        engine.transport_mut().sleep(SLEEP_NS, &[]);
+        engine.progress(Some(&mut caller)).unwrap();
+    };
+    assert_eq!((status.tag, status.bytes), (1, 100_000));
+    assert!(bytes == message);
+}
+
 /// What a receive had got of a message stays only if the rest follows, and not all of it once more: its sender has ended meanwhile,
 /// and this side has no room for all.
 #[test]

@@ -174,6 +174,12 @@ impl<T: Transport> Engine<T> {
         self.peers.end_of(peer)
     }
 
+    /// A receive from any peer that waits for the rest of a message takes a whole one of another peer instead, if there is one. To be
+    /// called before it sleeps, or polls for long. True if it has done so.
+    pub fn step_aside(&mut self, caller: &mut Caller<'_>) -> bool {
+        self.incoming.step_aside(&mut self.peers, caller)
+    }
+
     /// A receive that was called ends before its message is complete: what has arrived is kept.
     pub fn leave(&mut self, caller: &mut Caller<'_>) {
         self.incoming.leave(&mut self.peers, caller);

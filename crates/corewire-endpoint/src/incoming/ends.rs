@@ -6,7 +6,7 @@ use crate::error::MessageError;
 use crate::matching::Unexpected;
 use crate::peers::Peers;
 use crate::rendezvous::{ArrivedOffer, Destination, Stage, Transfer};
-use crate::selector::Peer;
+use crate::selector::{Peer, Status};
 use crate::transport::{Pulled, Transport};
 
 impl Incoming {
@@ -71,6 +71,30 @@ impl Incoming {
         while let Some(key) = self.matching.any_offered(peer) {
             drop(self.matching.take(key));
         }
+    }
+
+    /// A receive from any peer that waits for the rest of a message takes a whole one of another peer instead, if there is one:
+    /// the sender of the first may be stopped. That one stays, and goes on to come. True if it has done so.
+    pub(crate) fn step_aside<T: Transport>(
+        &mut self,
+        peers: &mut Peers<T>,
+        caller: &mut Caller<'_>,
+    ) -> bool {
+        let CallerState::Filling(Status { source, .. }) = caller.state else { return false };
+        let is_writing = |it: &Transfer<T::Pull>| it.to == Destination::Caller && it.is_invited;
+        // Of a sender that may be writing to the target, the end would be waited for.
+        if caller.is_claimed
+            || caller.source().is_some()
+            || peers.transfers().iter().any(is_writing)
+        {
+            return false;
+        }
+        let Some(key) = self.matching.find_whole_of_others(&caller.selector, source) else {
+            return false;
+        };
+        self.leave(peers, caller);
+        self.take_kept_of(peers, key, caller);
+        true
     }
 
     /// A receive that was called ends while its message is pulled: the message can be received by another. True if that

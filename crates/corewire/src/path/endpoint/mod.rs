@@ -54,6 +54,9 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 #[cfg(feature = "net")]
 use crate::ways::Ways;
 
+/// Polls in a row that find nothing, after which a receive that waits for the rest of a message takes another one.
+const LONG_POLLS: u32 = 1 << 16;
+
 /// A process's address for messages from any other process, returned by
 /// [`EndpointBuilder::create`](crate::EndpointBuilder::create).
 ///
@@ -357,7 +360,7 @@ impl Endpoint {
         room: Option<Room>,
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
-        let mut has_slept = false;
+        let (mut has_slept, mut idle_polls) = (false, 0_u32);
         let source = caller.as_ref().and_then(|caller| caller.source());
         let is_for_room = room.is_some();
         let late = MessageError::Timeout { after: Duration::ZERO };
@@ -373,6 +376,11 @@ impl Endpoint {
                         self.poller(is_for_room).found();
                     }
                     return Ok(end);
+                }
+                idle_polls = if is_busy { 0 } else { idle_polls + 1 };
+                if idle_polls == LONG_POLLS {
+                    idle_polls = 0;
+                    caller.as_deref_mut().map(|caller| self.engine.step_aside(caller));
                 }
                 if is_busy {
                     let Some(limit_ns) = patience.limit_ns() else {
@@ -392,6 +400,9 @@ impl Endpoint {
                 return Err(late);
             };
             if caller.is_none() && self.engine.relieve() || self.engine.take_back_accesses() {
+                continue;
+            }
+            if caller.as_deref_mut().is_some_and(|caller| self.engine.step_aside(caller)) {
                 continue;
             }
             self.engine.transport().count(EndpointCounter::Waits);
