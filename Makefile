@@ -78,8 +78,9 @@ explore: setup ## every state of small worlds of several senders, a death at eve
 groups: setup ## every order of messages and deaths in small groups, up to STATES of each (STATES=30000000)
 	COREWIRE_GROUP_STATES=$(STATES) cargo test --locked --release -p corewire-explorers --test explorers -- groups checkpoints --nocapture --test-threads 1
 
-sim: setup ## random worlds of monitors and programs (SEEDS=10000), and the states of small ones
+sim: setup ## random worlds of monitors and programs (SEEDS=10000), the states of small ones, and random links of two hosts
 	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-explorers --test explorers -- circuits hostile_neighbours --nocapture
+	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-net --test link
 
 kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
 	scripts/kill
