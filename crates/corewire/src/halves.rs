@@ -2,7 +2,9 @@
 //! traits: `control/` implements them, `open/` puts the halves together.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+#[cfg(feature = "net")]
+use std::time::Duration;
+use std::time::Instant;
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::{Gone, PeerViolation};

@@ -15,7 +15,7 @@
 //! | [`endpoint`] | an endpoint's side: who its peers are |
 //! | [`window`] | windows: the owner's side, and that of the others |
 //! | [`listener`] | a listener's side: connections that wait to be accepted |
-//! | `taking` | connections of other hosts that are taken at an address |
+//! | `taking`, `strangers` | connections of other hosts that are taken at an address; those that have not said yet who they are |
 //! | [`look`] | asking the processes that have names, one or all at once |
 //! | [`memory`] | private memory of senders |
 //! | [`observer`] | looking on without joining |

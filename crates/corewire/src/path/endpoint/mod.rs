@@ -2,7 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | this one | the endpoint, its peers, waiting, closing |
+//! | this one | the endpoint, what is known of its peers, waiting, closing |
+//! | [`naming`] | peers by name |
 //! | [`send`] | sending, at once or when there is room |
 //! | [`receive`] | receiving |
 //! | [`loans`] | messages that the program writes where their receiver reads them |
