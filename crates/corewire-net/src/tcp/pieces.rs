@@ -51,7 +51,7 @@ impl Wanted {
         let whole = FRAME_BYTES_MAX + HEADER_BYTES_MAX as u64;
         let bytes = (self.bytes - self.sent).min(FRAME_BYTES_MAX) + HEADER_BYTES_MAX as u64;
         let most = (under_way_max / 4 * 3).saturating_sub(whole);
-        let left = if is_their_turn { 0 } else { (whole * 3 / 2).min(most) };
+        let left = if is_their_turn { 0 } else { (whole * 2).min(most) };
         bytes + left
     }
 }
