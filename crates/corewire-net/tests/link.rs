@@ -341,6 +341,16 @@ fn a_side_that_closes_says_so_also_within_a_message() {
     assert_eq!(hears(&mut b, &bytes[..20]), Ok(Head::More));
     assert_eq!(hears(&mut b, &bytes[16..]), Ok(Head::Left));
 
+    // What follows is nothing, also if it is looked over before.
+    for ahead in [false, true] {
+        let [_, mut b] = links();
+        let mut bytes = [&Link::leave()[..], &[0xff; 32]].concat();
+        assert!(
+            !ahead || b.foresee(&mut bytes, 0) == Ok(true) && b.foresee(&mut bytes, 0) == Ok(true)
+        );
+        assert_eq!(hears(&mut b, &bytes), Ok(Head::Left));
+    }
+
     let [_, mut b] = links();
     let begun = Header { total: Some(9), ..Header::new(FrameKind::Tagged, 1, 4) };
     let (head, length) = begun.to_bytes();

@@ -61,6 +61,8 @@ pub struct Link {
     incoming: Incoming,
     /// Bytes behind those that were gone over up to which what has arrived was [looked over](Self::foresee).
     foreseen: u64,
+    /// Among those is that the other side has left: nothing behind that is looked at.
+    foresees_end: bool,
 }
 
 impl Link {
@@ -71,6 +73,7 @@ impl Link {
             outgoing: Outgoing::new(u64::from(other.credit_bytes)),
             incoming: Incoming::new(u64::from(own.credit_bytes)),
             foreseen: 0,
+            foresees_end: false,
         }
     }
 
@@ -206,7 +209,9 @@ impl Link {
     /// As for [`advance`](Self::advance).
     pub fn foresee(&mut self, arrived: &mut Vec<u8>, start: usize) -> Result<bool, PeerViolation> {
         let head = self.incoming.head();
-        let mut has_left = head == Some(Head::Left);
+        if self.foresees_end || head == Some(Head::Left) {
+            return Ok(true);
+        }
         if self.foreseen == 0
             && let Some(Head::Frame(header, taken)) = head
         {
@@ -216,7 +221,7 @@ impl Link {
         let Some(mut from) =
             usize::try_from(self.foreseen).ok().and_then(|it| start.checked_add(it))
         else {
-            return Ok(has_left);
+            return Ok(false);
         };
         let mut to = from;
         let looked = loop {
@@ -235,20 +240,20 @@ impl Link {
                 }
                 continue;
             }
-            has_left |= header.kind == FrameKind::Leave;
             let whole = length as u64 + header.payload_bytes();
             self.foreseen += whole;
             let there = usize::try_from(whole).unwrap_or(usize::MAX).min(rest.len());
             arrived.copy_within(from..from + there, to);
             (from, to) = (from + there, to + there);
-            if (there as u64) < whole {
+            self.foresees_end = header.kind == FrameKind::Leave;
+            if self.foresees_end || (there as u64) < whole {
                 break Ok(());
             }
         };
         if to < from {
             arrived.drain(to..from);
         }
-        looked.map(|()| has_left)
+        looked.map(|()| self.foresees_end)
     }
 
     /// Whether a frame lies at the head of which nothing is left but to [pass](Self::pass) it.
