@@ -515,6 +515,32 @@ fn a_message_of_which_only_a_part_comes_holds_up_its_sender_alone() {
     assert!(bytes == message);
 }
 
+#[test]
+fn no_message_of_a_peer_passes_the_one_before_while_that_is_pulled() {
+    let [(mut first, to), (mut second, _)] = ends(1 << 20);
+    let (large, envelope) = (message(1, 2 << 20), Envelope::tagged(1));
+    let send = first.start_send(to, envelope, large.clone().into(), Options::default()).unwrap();
+    assert!(first.try_inject(to, &Envelope::tagged(2), b"short"));
+    let mut bytes = vec![0; large.len()];
+    let mut target = &mut bytes[..];
+    let mut caller = Caller::new(Selector::any(), &mut target);
+    second.begin_receive(&mut caller).unwrap();
+    // The sender does nothing: no piece comes, and the short one is kept.
+    for _ in 0..10 {
+        second.progress(Some(&mut caller)).unwrap();
+    }
+    assert!(second.peek(&Selector::tag(2)).is_some() && !second.step_aside(&mut caller));
+    while second.end_of(&caller).is_none() {
+        first.progress(None).unwrap();
+        second.progress(Some(&mut caller)).unwrap();
+    }
+    assert!(bytes == large);
+    while first.take_completion(send).unwrap().is_none() {
+        second.progress(None).unwrap();
+        first.progress(None).unwrap();
+    }
+}
+
 /// What a receive had got of a message stays only if the rest follows, and not all of it once more: its sender has ended meanwhile,
 /// and this side has no room for all.
 #[test]

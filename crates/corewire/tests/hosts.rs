@@ -234,7 +234,7 @@ fn messages_stay_whole_and_in_order_however_little_time_sends_and_receives_have(
 }
 
 #[test]
-fn whoever_says_nothing_keeps_nobody_waiting_for_long() {
+fn strangers_that_say_nothing_do_not_keep_peers_waiting_for_long() {
     let two = Two::new("strangers");
     two.write([None; 2]);
     let gateway = two.domain("b").gateway("127.0.0.1:0").unwrap();

@@ -91,6 +91,11 @@ pub fn refuse(stream: &Descriptor, why: Refusal) {
     end_slowly(stream, waiting);
 }
 
+/// Ends a connection, also for a thread that waits for it.
+pub fn hang_up(stream: &Descriptor) {
+    let _ = rustix::net::shutdown(stream, rustix::net::Shutdown::Both);
+}
+
 /// Closes a connection so that the other side reads the last that was sent: what has arrived and was not read would make the
 /// kernel throw that away.
 fn end_slowly(stream: &Descriptor, mut waiting: Waiting<'_>) {

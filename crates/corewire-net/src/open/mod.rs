@@ -41,7 +41,7 @@ use corewire_ring::sync::AtomicU64;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-pub use self::answering::{accept, answer, listen, read_preface, refuse};
+pub use self::answering::{accept, answer, hang_up, listen, read_preface, refuse};
 pub use self::dialling::{Place, Target, TargetError, dial, introduce, reach};
 use crate::hosts::Hosts;
 use crate::link::Link;

@@ -168,11 +168,10 @@ impl Connection {
             (done, filled) = (done + count, 0);
         }
         self.note_write();
-        match self.wire.flush() {
-            Err(error) if error.kind() != ErrorKind::WouldBlock => {
-                self.note_unsendable(error.kind());
-            }
-            _ => {}
+        if let Err(error) = self.wire.flush()
+            && error.kind() != ErrorKind::WouldBlock
+        {
+            self.note_unsendable(error.kind());
         }
         head.len() + usize::try_from(bytes).unwrap_or(0)
     }

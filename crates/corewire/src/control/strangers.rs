@@ -1,12 +1,13 @@
 //! Connections that have not said yet who they are: a bounded number, of which the oldest goes if another one waits for its place.
 
 use std::collections::VecDeque;
-use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use corewire_net::open::hang_up;
 use corewire_os::event::Bell;
+use corewire_os::fork::Descriptor;
 
 use crate::guard::lock;
 
@@ -33,7 +34,7 @@ struct One {
     number: u64,
     since: Instant,
     /// A descriptor of its own, to close it by; `None` once that is done.
-    stream: Option<TcpStream>,
+    stream: Option<Descriptor>,
 }
 
 impl Strangers {
@@ -56,7 +57,8 @@ impl Strangers {
         if state.all.len() >= STRANGERS_MAX {
             return None;
         }
-        let stream = Some(stream.as_fd().try_clone_to_owned().ok()?.into());
+        // A forked child must not keep the connection.
+        let stream = Some(Descriptor::make(|| stream.as_fd().try_clone_to_owned()).ok()?);
         state.last += 1;
         let number = state.last;
         state.all.push_back(One { number, since: Instant::now(), stream });
@@ -73,7 +75,7 @@ impl Strangers {
         }
         if let Some(stream) = oldest.stream.take() {
             // A thread that reads from it sees its end.
-            let _ = stream.shutdown(Shutdown::Both);
+            hang_up(&stream);
         }
         None
     }
